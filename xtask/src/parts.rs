@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::context::Run;
 use crate::needs::{self, Need};
 use crate::programs;
-use crate::show::say;
+use crate::show::{in_thread, say};
 use crate::table::{BESIDE, BUILD, Group, PARTS, Part};
 
 pub(crate) const HELP: &str = "\
@@ -237,17 +237,6 @@ fn run_of(parts: &[&Part], run: &Run, install: Vec<Need>, out: &mut dyn Write) -
     ends.sort_by_key(place);
     run.timings().parts = ends.iter().map(|end| (end.name, end.seconds)).collect();
     sum_up(&ends, run, out)
-}
-
-/// Calls `work` in a thread of this name, which stands before the lines that it prints.
-fn in_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name(name.to_owned());
-        let thread = thread.spawn_scoped(scope, work).expect("a thread starts");
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// Installs these. A part that misses one of them says so itself.

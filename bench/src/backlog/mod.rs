@@ -84,7 +84,6 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Arguments of `backlog`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Experiments: resident, depth, restart, large, drain, disk, due.

@@ -72,7 +72,6 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Arguments of `cluster`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Experiments: bytes, puts, lone.

@@ -24,7 +24,6 @@ use driver::Effort;
 use experiments::Experiment;
 use table::Table;
 
-/// Arguments of `compare`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Experiments: small, pipelined, synced, jobs, cpu, idle, large.

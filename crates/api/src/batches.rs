@@ -14,6 +14,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, RequestBody};
+use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
@@ -113,11 +114,14 @@ impl NewCallback {
         if name.as_ref().is_some_and(|name| name.len() > 255) {
             return Err(("name", "255 bytes at most"));
         }
-        if self.headers.contains_key(quintet_types::FOLDER) {
-            return Err((
-                "headers.dir",
-                "this attribute is the server's own: use another name",
-            ));
+        for (own, field) in [
+            (quintet_types::FOLDER, "headers.dir"),
+            (DEAD_LETTER_QUEUE, "headers.dead_letter_queue"),
+        ] {
+            if self.headers.contains_key(own) {
+                let why = "this attribute is the server's own: use another name";
+                return Err((field, why));
+            }
         }
         let attrs = self.headers.into_iter();
         Ok(quintet_types::Callback {
@@ -269,9 +273,8 @@ pub(super) async fn make(
         .ask()
         .map_err(|(field, why)| Problem::field(&field, why))?;
     let batch = api.batch(&requester, ask).await?;
-    let mut response = reply::document(&json!(Batch::from(batch)));
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let batch = json!(Batch::from(batch));
+    Ok((StatusCode::CREATED, reply::document(&batch)).into_response())
 }
 
 /// How far a batch is.

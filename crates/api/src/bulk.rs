@@ -6,7 +6,10 @@ use std::time::Duration;
 use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
-use quintet_types::{BulkAction, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name};
+use quintet_types::{
+    BulkAction, BulkDone, BulkOp, Command, Cursor, Filter, ListState, Message, MessageId, Ms, Name,
+    Operation,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,7 +19,7 @@ use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
 use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
-use quintet_http::{DoneWith, OnlyCounted, Requester, reply};
+use quintet_http::{DoneWith, Requester, reply};
 
 /// Slices done for one request at most: it takes about a second.
 const SLICES: u32 = 256;
@@ -223,7 +226,7 @@ pub(crate) async fn errors(
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,
-    RequestBody(supplied, _share): RequestBody<OperationRequest>,
+    RequestBody(mut supplied, _share): RequestBody<OperationRequest>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
     let usual = if operation == "kick" {
@@ -239,62 +242,9 @@ pub(super) async fn operate(
         Some(text) if all_states => state_and_cursor(text)?,
         text => (0, text.map(cursor).transpose()?),
     };
-    let bytes = |text: String| text.into_bytes().into_boxed_slice();
-    let attrs = supplied.headers.into_iter();
-    let filter = Filter {
-        body: supplied.contains.map(bytes),
-        key: read::bytes_of(
-            "key",
-            supplied.key.as_deref(),
-            supplied.key_base64.as_deref(),
-        )?,
-        name: read::bytes_of(
-            "name",
-            supplied.name.as_deref(),
-            supplied.name_base64.as_deref(),
-        )?,
-        attrs: attrs
-            .map(|(name, value)| (bytes(name), bytes(value)))
-            .collect(),
-        dead: operation == "redrive",
-        error: supplied.error.map(bytes),
-        tried: None,
-        older_ms: supplied.older_ms,
-        batch: read::batch(supplied.batch.as_deref())?,
-    };
-    if operation != "cancel" && (supplied.reason.is_some() || supplied.grace_ms.is_some()) {
-        return Err(Problem::field(
-            "reason",
-            "only a cancel takes reason and grace_ms",
-        ));
-    }
-    let cancel = Cancel {
-        reason: supplied.reason.unwrap_or_default(),
-        grace_ms: supplied.grace_ms,
-    };
-    let operation = match (operation.as_str(), supplied.to) {
-        ("purge", None) => {
-            let all = state == ListState::Ready && filter == Filter::default();
-            match all && (supplied.all || supplied.max.is_none()) {
-                true => BulkAction::Purge,
-                false => BulkAction::Delete,
-            }
-        }
-        ("cancel", None) => BulkAction::Cancel(cancel.into_cancel()?),
-        ("kick", None) => BulkAction::Kick,
-        ("redrive", None) => BulkAction::Redrive { to: None },
-        ("move", Some(to)) => BulkAction::Move(read::queue(&to)?),
-        ("move", None) => {
-            return Err(Problem::field(
-                "to",
-                "a move needs the name of the target queue",
-            ));
-        }
-        ("purge" | "cancel" | "kick" | "redrive", Some(_)) => {
-            return Err(Problem::field("to", "only a move takes a target queue"));
-        }
-        _ => return Err(Problem::no_such_page()),
-    };
+    let filter = filter(&operation, &mut supplied)?;
+    let purges = state == ListState::Ready && filter == Filter::default();
+    let operation = action(&operation, &mut supplied, purges)?;
     let with = match &operation {
         BulkAction::Move(to) => Some(DoneWith(format!("to {to}"))),
         _ => None,
@@ -317,47 +267,151 @@ pub(super) async fn operate(
         true => (ACT_STEP, ACT_REST),
         false => (u32::MAX, Duration::ZERO),
     };
-    let mut messages = 0;
-    for _ in 0..SLICES {
-        let Some(state) = states.get(at) else {
-            break;
-        };
-        bulk_op.state = *state;
-        let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
-        bulk_op.max = left.min(step);
-        let bulk_done = api.slice(&requester, bulk_op.clone()).await;
-        let bulk_done = bulk_done.map_err(|problem| problem.of_queue(&bulk_op.queue))?;
-        messages += bulk_done.matched;
-        bulk_op.after = bulk_done.next;
-        if bulk_done.next.is_none() {
-            at += 1;
-        }
-        if at == states.len() || messages >= most {
-            break;
-        }
-        if rest > Duration::ZERO {
-            tokio::time::sleep(rest).await;
-        }
-    }
+    let slice = |bulk_op| api.slice(&requester, bulk_op);
+    let messages = in_slices(&mut bulk_op, (states, &mut at), (most, step, rest), slice).await?;
     let after = bulk_op.after.map(cursor_text);
     let cursor = match all_states {
         true => (at < states.len()).then(|| format!("{at}.{}", after.unwrap_or_default())),
         false => after,
     };
-    let mut response = acted(&Acted { messages, cursor }, !supplied.dry_run);
+    let command = Command::BulkOp(Box::new(bulk_op));
+    let operation = Operation::of(&command, command.about().verb);
+    let mut response = acted(&Acted { messages, cursor }, operation);
     if let Some(with) = with {
         response.extensions_mut().insert(with);
     }
     Ok(response)
 }
 
-/// The reply to an operation on messages, whose number the audit tells if it was `done`.
-pub(super) fn acted(acted: &Acted, done: bool) -> Response {
+/// Does an operation in slices of `step` messages, with a `rest` in between, to those of these
+/// states from `at` on, to `most` messages. Returns the number of messages; `bulk_op` and `at` say
+/// where it goes on. If a slice fails when some are done, the request that goes on learns why.
+async fn in_slices<F: Future<Output = Result<BulkDone, Problem>>>(
+    bulk_op: &mut BulkOp,
+    (states, at): (&[ListState], &mut usize),
+    (most, step, rest): (u64, u32, Duration),
+    mut slice: impl FnMut(BulkOp) -> F,
+) -> Result<u64, Problem> {
+    let mut messages = 0;
+    for _ in 0..SLICES {
+        let Some(state) = states.get(*at) else {
+            break;
+        };
+        bulk_op.state = *state;
+        let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
+        bulk_op.max = left.min(step);
+        let bulk_done = match slice(bulk_op.clone()).await {
+            Ok(bulk_done) => bulk_done,
+            Err(_) if messages > 0 => break,
+            Err(problem) => return Err(problem.of_queue(&bulk_op.queue)),
+        };
+        messages += bulk_done.matched;
+        bulk_op.after = bulk_done.next;
+        if bulk_done.next.is_none() {
+            *at += 1;
+        }
+        if *at == states.len() || messages >= most {
+            break;
+        }
+        if rest > Duration::ZERO {
+            tokio::time::sleep(rest).await;
+        }
+    }
+    Ok(messages)
+}
+
+/// Which messages an operation is about.
+fn filter(operation: &str, supplied: &mut OperationRequest) -> Result<Filter, Problem> {
+    let bytes = |text: String| text.into_bytes().into_boxed_slice();
+    let named = |name, text: &Option<String>, base64: &Option<String>| {
+        read::bytes_of(name, text.as_deref(), base64.as_deref())
+    };
+    let attrs = std::mem::take(&mut supplied.headers).into_iter();
+    Ok(Filter {
+        body: supplied.contains.take().map(bytes),
+        key: named("key", &supplied.key, &supplied.key_base64)?,
+        name: named("name", &supplied.name, &supplied.name_base64)?,
+        attrs: attrs
+            .map(|(name, value)| (bytes(name), bytes(value)))
+            .collect(),
+        dead: operation == "redrive",
+        error: supplied.error.take().map(bytes),
+        tried: None,
+        older_ms: supplied.older_ms,
+        batch: read::batch(supplied.batch.as_deref())?,
+    })
+}
+
+/// What an operation does; `whole`: to all ready messages of its queue.
+fn action(
+    operation: &str,
+    supplied: &mut OperationRequest,
+    whole: bool,
+) -> Result<BulkAction, Problem> {
+    if operation != "cancel" && (supplied.reason.is_some() || supplied.grace_ms.is_some()) {
+        let why = "only a cancel takes reason and grace_ms";
+        return Err(Problem::field("reason", why));
+    }
+    Ok(match (operation, supplied.to.take()) {
+        ("purge", None) if whole && (supplied.all || supplied.max.is_none()) => BulkAction::Purge,
+        ("purge", None) => BulkAction::Delete,
+        ("cancel", None) => {
+            let cancel = Cancel {
+                reason: supplied.reason.take().unwrap_or_default(),
+                grace_ms: supplied.grace_ms,
+            };
+            BulkAction::Cancel(cancel.into_cancel()?)
+        }
+        ("kick", None) => BulkAction::Kick,
+        ("redrive", None) => BulkAction::Redrive { to: None },
+        ("move", Some(to)) => BulkAction::Move(read::queue(&to)?),
+        ("move", None) => {
+            let why = "a move needs the name of the target queue";
+            return Err(Problem::field("to", why));
+        }
+        ("purge" | "cancel" | "kick" | "redrive", Some(_)) => {
+            return Err(Problem::field("to", "only a move takes a target queue"));
+        }
+        _ => return Err(Problem::no_such_page()),
+    })
+}
+
+/// The reply to an operation on messages, whose number the audit tells.
+pub(super) fn acted(acted: &Acted, operation: Operation) -> Response {
     let mut response = reply::document(acted);
     let extensions = response.extensions_mut();
-    match done {
-        true => drop(extensions.insert(Did::to(acted.messages))),
-        false => drop(extensions.insert(OnlyCounted)),
-    }
+    extensions.insert(operation);
+    extensions.insert(Did::to(acted.messages));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_that_fails_after_some_messages_tells_how_many_and_where_it_goes_on() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let next = cursor("0_1_2_3").ok();
+        let done = |matched| BulkDone {
+            matched,
+            next,
+            ..BulkDone::default()
+        };
+        for (first, told) in [(done(3), Some(3)), (done(0), None)] {
+            let mut outcomes = [Ok(first), Err(Problem::stopping())].into_iter();
+            let slice = |_: BulkOp| ready(outcomes.next().expect("a third slice"));
+            let mut bulk_op = BulkOp::show("q".into(), ListState::Ready, 0);
+            let limits = (u64::MAX, 128, Duration::ZERO);
+            let (states, mut at) = ([ListState::Ready], 0);
+            let places = (&states[..], &mut at);
+            let done = runtime.block_on(in_slices(&mut bulk_op, places, limits, slice));
+            assert_eq!(done.ok(), told);
+            assert_eq!(bulk_op.after, next);
+        }
+    }
 }

@@ -74,10 +74,9 @@ impl Reserve {
                 return Err(Problem::field("min", detail));
             }
             Some(_) if self.linger_ms == 0 => {
-                return Err(Problem::field(
-                    "linger_ms",
-                    "min needs linger_ms of at least 1 ms: the time to wait for more messages",
-                ));
+                let why =
+                    "min needs linger_ms of at least 1 ms: the time to wait for more messages";
+                return Err(Problem::field("linger_ms", why));
             }
             Some(_) | None => {}
         }

@@ -8,8 +8,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
 use md5::{Digest as _, Md5};
 use quintet_types::{
-    By, Command, HOLD_MAX_MS, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Outcome,
-    Peek, Principal,
+    By, Command, HOLD_MAX_MS, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Operation,
+    Outcome, Peek, Principal,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::read;
 use super::{Api, PAGE_BYTES};
-use quintet_http::{DoneTo, DoneWith, reply};
+use quintet_http::{DoneWith, reply};
 
 /// So much of a key is in a cursor, as an address has no room for a long one.
 const CURSOR_BYTES: usize = 1024;
@@ -170,15 +170,18 @@ impl Api {
 pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
     if let Some(queue) = held {
         let extensions = response.extensions_mut();
-        extensions.insert(DoneWith("hold".to_owned()));
-        extensions.insert(DoneTo(queue));
+        extensions.insert(Operation::Hold);
+        extensions.insert(DoneWith(format!("of {queue}")));
     }
     response
 }
 
-fn too_long() -> Problem {
+fn check(hold_ms: u64) -> Result<(), Problem> {
+    if hold_ms <= HOLD_MAX_MS {
+        return Ok(());
+    }
     let says = format!("takes at most {HOLD_MAX_MS} ms, which is a week");
-    Problem::field("hold_ms", says)
+    Err(Problem::field("hold_ms", says))
 }
 
 /// Hands out no message of this queue until the time is over, or again if it is 0: a pause with an
@@ -190,9 +193,7 @@ pub(super) async fn queue(
     OfQueue(queue): OfQueue,
     RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
-    if hold_ms > HOLD_MAX_MS {
-        return Err(too_long());
-    }
+    check(hold_ms)?;
     let (key, for_ms) = (None, hold_ms);
     let answer = api
         .ask(&requester, Command::Hold { queue, key, for_ms })
@@ -213,9 +214,7 @@ pub(super) async fn hold(
     RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    if hold_ms > HOLD_MAX_MS {
-        return Err(too_long());
-    }
+    check(hold_ms)?;
     let command = Command::Hold {
         queue,
         key: Some(key.into_bytes().into()),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use axum::extract::Request;
+use axum::response::IntoResponse as _;
 use hyper::{Method, StatusCode};
 use quintet_client::FOLDER;
 use quintet_control::{Head, RECORDS_MAX, Text};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
 use super::problem::Problem;
 use super::records::Came;
@@ -142,25 +144,17 @@ pub(super) async fn store(
         if !messages::TOKEN_BYTES.contains(&token.len()) {
             return Err(Problem::field("tokens", "takes tokens of 1 to 255 bytes"));
         }
-        let none = || {
-            Problem::field(
-                "tokens",
-                "the position of a token is behind the last message",
-            )
-        };
-        let put = puts.get_mut(*at).ok_or_else(none)?;
+        let why = "the position of a token is behind the last message";
+        let put = puts.get_mut(*at);
+        let put = put.ok_or_else(|| Problem::field("tokens", why))?;
         put.more.get_or_insert_default().dedupe = Some(dedupe(token));
     }
     let all = length.saturating_sub(line.len() as u64);
-    if lens
-        .iter()
-        .try_fold(0, |sum: u64, &len| sum.checked_add(len))
-        != Some(all)
-    {
-        return Err(Problem::field(
-            "messages",
-            "the sum of their bytes is not the length of the bodies that follow",
-        ));
+    let mut sum = lens.iter();
+    let sum = sum.try_fold(0, |sum: u64, &len| sum.checked_add(len));
+    if sum != Some(all) {
+        let why = "the sum of their bytes is not the length of the bodies that follow";
+        return Err(Problem::field("messages", why));
     }
     let small = lens.iter().all(|&len| len <= messages::SMALL as u64);
     let _room = match &lens[..] {
@@ -176,7 +170,7 @@ pub(super) async fn store(
             room
         }
         [_] => {
-            puts[0].body = api.upload(&queue, all, rest, came).await?;
+            puts[0].body = api.upload(&queue, all, rest, &mut came).await?;
             None
         }
         _ => {
@@ -188,9 +182,7 @@ pub(super) async fn store(
         return Err(Problem::unexpected());
     };
     let ids = ids.into_iter().map(|id| id.0).collect();
-    let mut response = reply::document(&Imported { ids });
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    Ok((StatusCode::CREATED, reply::document(&Imported { ids })).into_response())
 }
 
 /// True for requests whose errors close the connection: clients send the next ones before the
@@ -206,15 +198,21 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
         return wrong("queue", "names another queue than the address does");
     }
     // Another user that could would read, and remove, the files of another message.
-    if !requester.may_server()
-        && head
-            .attrs
-            .iter()
-            .any(|(name, _)| name.0 == FOLDER.as_bytes())
-    {
+    let mut names = head.attrs.iter().map(|(name, _)| &name.0);
+    if !requester.may_server() && names.any(|name| *name == FOLDER.as_bytes()) {
+        let why =
+            "the attribute dir is the server's own: a user with the right \"server\" may set it";
+        return wrong("attrs", why);
+    }
+    // A redrive would bring it there with the rights of another user.
+    let mut attrs = head.attrs.iter();
+    let is_forged = attrs.any(|(name, from)| {
+        name.0 == DEAD_LETTER_QUEUE.as_bytes() && !requester.may_to(Verb::Put, &Name::new(&from.0))
+    });
+    if is_forged {
         return wrong(
             "attrs",
-            "the attribute dir is the server's own: a user with the right \"server\" may set it",
+            "dead_letter_queue is a queue into which you may not put",
         );
     }
     Ok(head.put())

@@ -10,7 +10,7 @@ use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
     BackTo, BulkOp, By, ClientId, Command, Guard, How, Keys, LeaseOwner, LeaseRequest, LeaseTime,
-    ListState, Outcome, Take, Transaction, Wait,
+    ListState, Outcome, Take, Transaction,
 };
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
@@ -20,12 +20,11 @@ use super::lease_events::{HeldLeases, name_cancelled};
 use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
-use super::read::WAIT_MAX_MS;
 use super::types::{
     Bury, CancelNotice, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress, Release,
 };
 use super::{Api, bulk, hold, read};
-use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, reply};
+use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, held, reply};
 
 /// Messages reserved at once at most.
 const BATCH_MAX: u32 = 100;
@@ -107,7 +106,7 @@ pub(super) async fn reserve(
     // Others' keys are others.
     let token = idempotency_key(request.headers())?
         .map(|key| format!("{:?} {key}", requester.principal()).into_bytes());
-    let held = HeldLeases::of(request.headers())?;
+    let held_leases = HeldLeases::of(request.headers())?;
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let agent = request.headers().get(USER_AGENT);
     let agent = agent
@@ -116,26 +115,13 @@ pub(super) async fn reserve(
     let (requested, _share): (Reserve, _) = read::body(&api.app, request).await?;
     let max = requested.max.unwrap_or(1);
     if !(1..=BATCH_MAX).contains(&max) {
-        return Err(Problem::field(
-            "max",
-            format!("takes a number from 1 to {BATCH_MAX}; not {max}"),
-        ));
+        let why = format!("takes a number from 1 to {BATCH_MAX}; not {max}");
+        return Err(Problem::field("max", why));
     }
-    if requested.wait_ms > WAIT_MAX_MS {
-        return Err(read::wait_too_long("wait_ms", requested.wait_ms));
-    }
+    let wait = read::wait(requested.wait_ms)?;
     let time = lease_ms(requested.lease_ms)?;
     let gather = requested.gather(max)?;
-    let worker = match requested.worker {
-        Some(worker) if worker.is_empty() || worker.len() > WORKER_MAX => {
-            return Err(Problem::field(
-                "worker",
-                format!("takes 1 to {WORKER_MAX} bytes"),
-            ));
-        }
-        Some(worker) => Some(worker),
-        None => agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len())),
-    };
+    let worker = worker(requested.worker, agent)?;
     let consumer = Consumer {
         protocol: "http",
         user: requester.name(),
@@ -157,10 +143,7 @@ pub(super) async fn reserve(
             back_to: BackTo::Position,
             held_max: 0,
         }),
-        wait: match requested.wait_ms {
-            0 => Wait::No,
-            ms => Wait::For(ms),
-        },
+        wait,
         keys: requested.one_key.then(|| Box::new(Keys::One)),
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),
@@ -174,6 +157,12 @@ pub(super) async fn reserve(
         .await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let now = api.client_api.now();
+    // The messages are there, and are copied into the reply.
+    let sizes = undo.messages().iter().map(|message| {
+        let body = message.body.as_small().map_or(0, <[u8]>::len) as u64;
+        2 * (body + message.extra_bytes())
+    });
+    let _room = held::room(api.app.settings(), sizes.sum())?;
     let leased = undo.messages().iter();
     let messages = leased
         .map(|message| MessageView::leased(message, &queue, now))
@@ -181,11 +170,25 @@ pub(super) async fn reserve(
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
     response.extensions_mut().insert(Leaving::new(undo));
-    api.notify_cancelled(&requester, held, &mut response).await;
+    api.notify_cancelled(&requester, held_leases, &mut response)
+        .await;
     if let Some(waited) = waited {
         response.extensions_mut().insert(waited);
     }
     Ok(response)
+}
+
+/// The name of a worker, as it says, or its `User-Agent`.
+fn worker(supplied: Option<String>, agent: Option<String>) -> Result<Option<String>, Problem> {
+    let fits = |name: &String| (1..=WORKER_MAX).contains(&name.len());
+    match supplied {
+        Some(worker) if !fits(&worker) => {
+            let why = format!("takes 1 to {WORKER_MAX} bytes");
+            Err(Problem::field("worker", why))
+        }
+        Some(worker) => Ok(Some(worker)),
+        None => Ok(agent.filter(fits)),
+    }
 }
 
 /// The reply to the holder of a lease: 204, or that the message is cancelled.

@@ -70,7 +70,7 @@ use gather::{Gather, ReserveClient};
 pub use holder::{Holder, Holders};
 pub use imports::is_import;
 pub use messages::SMALL;
-pub use operations::{Administers, operates};
+pub use operations::around;
 pub use over::Group;
 pub use path::Path;
 pub use problem::{Problem, in_a_line};
@@ -399,6 +399,19 @@ impl Api {
         };
         self.hear(caller, client, command, stop).await
     }
+}
+
+/// Runs what may wait for the disk or other nodes, in a thread for that.
+///
+/// # Errors
+/// It panicked: 500.
+pub async fn blocking<T, F>(ask: F) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let answer = tokio::task::spawn_blocking(ask).await;
+    answer.map_err(|error| Problem::internal(error.to_string()))
 }
 
 /// Returns when the client ends its side of the connection, and when the server stops.

@@ -21,7 +21,7 @@ use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::results::Place;
 use super::streamed::{QUEUES_MAX, streamed};
-use super::{Api, let_go, read};
+use super::{Api, blocking, let_go, read};
 use quintet_http::{Client, ConnectionSlot, Requester, Waited, reply};
 
 /// A log that goes on is read this often at most for a reader that waits.
@@ -91,10 +91,8 @@ pub(super) async fn answer(
         .map(|name| Pattern::of_name(Name::of_shown(name).as_bytes()))
         .collect();
     if queues.len() > QUEUES_MAX {
-        return Err(Problem::field(
-            "queue",
-            format!("takes at most {QUEUES_MAX} queues"),
-        ));
+        let why = format!("takes at most {QUEUES_MAX} queues");
+        return Err(Problem::field("queue", why));
     }
     let is_stream = wants_stream(&headers);
     let request = EventsRequest {
@@ -225,9 +223,7 @@ impl Api {
             let _place = place;
             client_api.events(&request)
         };
-        let page = tokio::task::spawn_blocking(read).await;
-        let page = page.map_err(|error| Problem::internal(error.to_string()))?;
-        page.map_err(|no| match no {
+        blocking(read).await?.map_err(|no| match no {
             NoEvents::Malformed => Problem::field("since", no.to_string()),
             NoEvents::Failed(_) => Problem::internal(no.to_string()),
             NoEvents::Gone { ref oldest, .. } => Problem::position_gone(oldest, no.to_string()),

@@ -23,11 +23,9 @@ use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::results::Stored;
 use super::types::{Changes, MessageView, NewMessage, Page, Puts, Target};
-use super::{Api, bulk, read, results};
-use quintet_http::{DoneTo, Requester, Waited, download, reply};
+use super::{Api, blocking, bulk, read, results};
+use quintet_http::{DoneWith, Requester, Waited, download, reply};
 
-/// Messages of one put at most.
-const PUTS_MAX: usize = 1000;
 /// Length of a token that a client gives.
 pub(super) const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 1..=255;
 /// Bodies up to here are in memory, and can be replaced by one another.
@@ -58,9 +56,8 @@ pub(super) async fn put(
             (puts, 0, share)
         }
     };
-    if messages.is_empty() || messages.len() > PUTS_MAX {
-        let detail = format!("takes 1 to {PUTS_MAX} messages; not {}", messages.len());
-        return Err(Problem::field("messages", detail));
+    if messages.is_empty() {
+        return Err(Problem::field("messages", read::not_so_many(0)));
     }
     let _apart = match wait_ms {
         0 => None,
@@ -120,7 +117,7 @@ pub(super) async fn put(
 }
 
 /// Names the queue that a dead letter goes back to.
-const DEAD_LETTER_QUEUE: &str = "dead_letter_queue";
+pub(super) const DEAD_LETTER_QUEUE: &str = "dead_letter_queue";
 
 /// Trace context of the request; one that is malformed counts as none, as the standard asks.
 fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {
@@ -146,10 +143,8 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(Problem::field(
-            "Idempotency-Key",
-            "this header is given twice",
-        ));
+        let why = "this header is given twice";
+        return Err(Problem::field("Idempotency-Key", why));
     }
     let key = value
         .to_str()
@@ -176,6 +171,30 @@ fn body_of(text: Option<String>, base64: Option<String>, field: &str) -> Result<
         }),
         (None, None) => Ok(Vec::new()),
     }
+}
+
+/// Where the result of a message goes, if somewhere.
+fn reply_of(
+    queue: Option<String>,
+    correlation: Option<String>,
+    field: &str,
+) -> Result<Option<Box<ReplyTo>>, Problem> {
+    let wrong = |name: &str, why: &str| Err(Problem::field(&format!("{field}{name}"), why));
+    let Some(queue) = queue.map(|queue| Name::of_shown(&queue)) else {
+        return match correlation {
+            None => Ok(None),
+            Some(_) => wrong("correlation_id", "needs the field reply_to beside it"),
+        };
+    };
+    let too_long = |id: &String| !TOKEN_BYTES.contains(&id.len());
+    if correlation.as_ref().is_some_and(too_long) {
+        return wrong("correlation_id", "takes 1 to 255 bytes");
+    }
+    if !TOKEN_BYTES.contains(&queue.as_bytes().len()) {
+        return wrong("reply_to", "takes the name of a queue, 1 to 255 bytes");
+    }
+    let correlation = correlation.unwrap_or_default().into_bytes().into();
+    Ok(Some(Box::new(ReplyTo { queue, correlation })))
 }
 
 impl Api {
@@ -210,25 +229,7 @@ impl Api {
             Some(batch) => batch.map(Tie::member),
             None => None,
         };
-        let reply = match (message.reply_to, message.correlation_id) {
-            (None, None) => None,
-            (None, Some(_)) => {
-                let field = format!("{field}correlation_id");
-                return Err(Problem::field(&field, "needs the field reply_to beside it"));
-            }
-            (Some(_), Some(id)) if !TOKEN_BYTES.contains(&id.len()) => {
-                let field = format!("{field}correlation_id");
-                return Err(Problem::field(&field, "takes 1 to 255 bytes"));
-            }
-            (Some(queue), _) if !TOKEN_BYTES.contains(&Name::of_shown(&queue).as_bytes().len()) => {
-                let detail = "takes the name of a queue, 1 to 255 bytes";
-                return Err(Problem::field(&format!("{field}reply_to"), detail));
-            }
-            (Some(queue), id) => Some(Box::new(ReplyTo {
-                queue: Name::of_shown(&queue),
-                correlation: id.unwrap_or_default().into_bytes().into(),
-            })),
-        };
+        let reply = reply_of(message.reply_to, message.correlation_id, &field)?;
         let after = super::after::of_new(message.after, (message.on, message.if_failed), &field)?;
         let bytes = body_of(message.body, message.body_base64, &field)?;
         let attrs = message.headers.into_iter();
@@ -270,16 +271,14 @@ impl Api {
             return Ok(Body::new(&bytes));
         }
         let (client_api, queue) = (Arc::clone(&self.client_api), queue.clone());
-        let stored = tokio::task::spawn_blocking(move || {
+        let stored = blocking(move || {
             let len = bytes.len() as u64;
             client_api.store(&queue, len, &mut bytes.as_slice())
         });
-        match stored.await {
-            Ok(Ok(body)) => Ok(body),
-            Ok(Err(StoreError::Refused(command_error))) => Err(Problem::refused(command_error)),
-            Ok(Err(StoreError::Source(error))) => Err(Problem::internal(error.to_string())),
-            Err(error) => Err(Problem::internal(error.to_string())),
-        }
+        stored.await?.map_err(|error| match error {
+            StoreError::Refused(command_error) => Problem::refused(command_error),
+            StoreError::Source(error) => Problem::internal(error.to_string()),
+        })
     }
 
     /// A message, and its queue.
@@ -375,13 +374,12 @@ pub(super) async fn browse(
     let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
     let now = api.client_api.now();
     let shown = bulk_done.messages.iter();
-    let page = Page {
+    Ok(reply::document(&Page {
         messages: shown
             .map(|message| MessageView::of(message, &name, now))
             .collect(),
         cursor: bulk_done.next.map(bulk::cursor_text),
-    };
-    Ok(reply::document(&page))
+    }))
 }
 
 /// Fields of a query that says which messages of a queue are listed, beside `header`.
@@ -484,10 +482,8 @@ pub(super) async fn edit(
         ..Edit::default()
     };
     if edit == Edit::default() {
-        return Err(Problem::field(
-            "priority",
-            "nothing to change: set priority, delay_ms or body",
-        ));
+        let why = "nothing to change: set priority, delay_ms or body";
+        return Err(Problem::field("priority", why));
     }
     let command = Command::Edit(id, Box::new(edit));
     let queue = api.queue_of(&requester, id).await;
@@ -558,7 +554,9 @@ pub(super) async fn transfer(
 /// The reply to an operation on a message, whose queue the audit tells.
 pub(super) fn done_to(mut response: Response, queue: Option<Name>) -> Response {
     if let Some(queue) = queue {
-        response.extensions_mut().insert(DoneTo(queue));
+        response
+            .extensions_mut()
+            .insert(DoneWith(format!("of {queue}")));
     }
     response
 }

@@ -1,16 +1,16 @@
-//! The operations of `/api/v1`: kind, address and handler of each. The kind says who may ask for
-//! it, and whether the audit writes it down. The OpenAPI document has the same rows.
+//! The requests of `/api/v1`: operation, address and handler of each. The operation says who may
+//! ask for it, and whether the audit writes it down. The OpenAPI document has the same rows.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::{Next, from_fn, map_response};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{MethodRouter, delete, get, patch, post, put};
+use axum::routing::MethodRouter;
 use hyper::Method;
 use quintet_http::Requester;
-use quintet_types::CommandError;
+use quintet_types::{CommandError, Name, Needed, Operation};
 use utoipa::OpenApi;
 
 use super::problem::Problem;
@@ -20,45 +20,31 @@ use super::{
     workers,
 };
 
-/// With a response: it was an operation of an operator, which the audit writes down.
-#[derive(Clone, Copy, Debug)]
-pub struct Administers;
-
-/// Who may ask for an operation, and whether the audit writes it down.
-enum Kind {
-    /// The shards check the rights of each command. Clients ask for it all day.
-    Work,
-    /// The same, and the audit has a line.
-    Act,
-    /// Only operators of the server may ask for it.
-    Look,
-    /// The same, and the audit has a line, also of refused requests.
-    Operate,
-}
-
-impl Kind {
-    fn around(self, handler: MethodRouter<Arc<Api>>) -> MethodRouter<Arc<Api>> {
-        match self {
-            Self::Work => handler,
-            Self::Act => handler.route_layer(map_response(administers)),
-            Self::Look => handler.route_layer(from_fn(operates)),
-            Self::Operate => Self::Act.around(Self::Look.around(handler)),
-        }
+/// Asks for the right of an operation before the handler, unless the shards ask for it, and says
+/// the operation with the response, unless the handler says a more exact one. Everyday work passes
+/// as it is.
+pub fn around<S: Clone + 'static>(
+    operation: Operation,
+    handler: MethodRouter<S>,
+) -> MethodRouter<S> {
+    if operation == Operation::Work {
+        return handler;
     }
+    let is_of_shards = matches!(operation.needs(), Needed::Queue(_));
+    handler.route_layer(from_fn(move |request: Request, next: Next| async move {
+        let requester = request.extensions().get::<Requester>();
+        let may =
+            is_of_shards || requester.is_some_and(|one| one.may_ask(operation, &Name::default()));
+        let response = match may {
+            true => next.run(request).await,
+            false => Problem::refused(CommandError::NotPermitted).into_response(),
+        };
+        of(operation, response)
+    }))
 }
 
-/// Refuses a requester that may not operate the server.
-pub async fn operates(request: Request, next: Next) -> Response {
-    let requester = request.extensions().get::<Requester>();
-    let may = requester.is_some_and(Requester::may_server);
-    match may {
-        true => next.run(request).await,
-        false => Problem::refused(CommandError::NotPermitted).into_response(),
-    }
-}
-
-async fn administers(mut response: Response) -> Response {
-    response.extensions_mut().insert(Administers);
+fn of(operation: Operation, mut response: Response) -> Response {
+    response.extensions_mut().get_or_insert(operation);
     response
 }
 
@@ -67,15 +53,27 @@ pub(super) async fn unknown(method: Method, problem: Problem) -> Response {
     let response = problem.into_response();
     match [Method::GET, Method::HEAD].contains(&method) {
         true => response,
-        false => administers(response).await,
+        false => of(Operation::Unknown, response),
     }
+}
+
+/// A router with a route for each request: its operation, method, address and handler.
+#[macro_export]
+macro_rules! routes {
+    ($($operation:ident $method:ident $path:literal $handler:path,)*) => {
+        axum::Router::new()
+            $(.route($path, $crate::around(
+                quintet_types::Operation::$operation,
+                axum::routing::$method($handler),
+            )))*
+    };
 }
 
 macro_rules! operations {
     (
-        $($kind:ident $method:ident $path:literal $module:ident::$handler:ident,)*
+        $($operation:ident $method:ident $path:literal $module:ident::$handler:ident,)*
         ;
-        $($old_kind:ident $old_method:ident $old_path:literal $old_module:ident::$old:ident,)*
+        $($old_operation:ident $old_method:ident $old_path:literal $old_module:ident::$old:ident,)*
     ) => {
         #[derive(OpenApi)]
         #[openapi(
@@ -94,9 +92,10 @@ macro_rules! operations {
 
         /// A route for each operation.
         pub(super) fn routes() -> Router<Arc<Api>> {
-            Router::new()
-                $(.route($path, Kind::$kind.around($method($module::$handler))))*
-                $(.route($old_path, Kind::$old_kind.around($old_method($old_module::$old))))*
+            routes!(
+                $($operation $method $path $module::$handler,)*
+                $($old_operation $old_method $old_path $old_module::$old,)*
+            )
         }
     };
 }
@@ -105,21 +104,21 @@ operations! {
     Work get "/events" stream::stream,
     Work get "/attention" attention::attention,
     Work get "/queues" queues::list,
-    Act delete "/queues" queues::remove_many,
+    DropQueues delete "/queues" queues::remove_many,
     Work get "/queues/{queue}" queues::show,
-    Act post "/queues/{queue}" imports::make,
-    Act delete "/queues/{queue}" queues::remove,
+    Create post "/queues/{queue}" imports::make,
+    Drop delete "/queues/{queue}" queues::remove,
     Work get "/queues/{queue}/history" queues::history,
     Work get "/queues/{queue}/settings" setup::settings,
-    Act patch "/queues/{queue}/settings" setup::change,
+    Configure patch "/queues/{queue}/settings" setup::change,
     Work get "/queues/{queue}/leases" leases::list,
-    Act post "/queues/{queue}/leases/release" release::of_queue,
-    Act post "/queues/{queue}/children" queues::join,
-    Act post "/queues/{queue}/pause" queues::pause,
-    Act post "/queues/{queue}/resume" queues::resume,
-    Act post "/queues/{queue}/hold" hold::queue,
+    Release post "/queues/{queue}/leases/release" release::of_queue,
+    Join post "/queues/{queue}/children" queues::join,
+    Pause post "/queues/{queue}/pause" queues::pause,
+    Resume post "/queues/{queue}/resume" queues::resume,
+    Pause post "/queues/{queue}/hold" hold::queue,
     Work get "/queues/{queue}/keys/held" hold::list,
-    Act post "/queues/{queue}/keys/{key}/hold" hold::hold,
+    HoldKey post "/queues/{queue}/keys/{key}/hold" hold::hold,
     Work get "/queues/{queue}/messages" messages::browse,
     Work post "/queues/{queue}/messages" messages::put,
     Work post "/queues/{queue}/record" records::put,
@@ -129,7 +128,7 @@ operations! {
     Work get "/queues/{queue}/peek" records::peek,
     Work get "/queues/{queue}/tail" tail::tail,
     Work post "/queues/{queue}/reserve" leases::reserve,
-    Act post "/queues/{queue}/operations/{operation}" bulk::operate,
+    OnQueue post "/queues/{queue}/operations/{operation}" bulk::operate,
     Work get "/queues/{queue}/errors" bulk::errors,
     Work post "/take" records::take,
     Work get "/queues/{queue}/names/{name}" names::show,
@@ -138,20 +137,20 @@ operations! {
     Work post "/queues/{queue}/names/{name}/fail" names::fail,
     Work post "/queues/{queue}/names/{name}/bury" names::bury,
     Work post "/queues/{queue}/names/{name}/extend" names::extend,
-    Act post "/queues/{queue}/names/{name}/cancel" cancel::named,
+    Cancel post "/queues/{queue}/names/{name}/cancel" cancel::named,
     Work get "/queues/{queue}/names/{name}/result" results::named,
     Work get "/queues/{queue}/tracks/{name}" names::track,
     Work get "/messages" over::list,
     Work get "/messages/{id}" messages::show,
-    Act patch "/messages/{id}" messages::edit,
-    Act delete "/messages/{id}" messages::remove,
+    Edit patch "/messages/{id}" messages::edit,
+    Delete delete "/messages/{id}" messages::remove,
     Work get "/messages/{id}/body" messages::body,
     Work get "/messages/{id}/record" records::show,
-    Act post "/messages/{id}/cancel" cancel::message,
-    Act post "/messages/{id}/kick" messages::kick,
-    Act post "/messages/{id}/redrive" messages::redrive,
-    Act post "/messages/{id}/move" messages::transfer,
-    Act post "/messages/{id}/release" release::of_message,
+    Cancel post "/messages/{id}/cancel" cancel::message,
+    Kick post "/messages/{id}/kick" messages::kick,
+    Move post "/messages/{id}/redrive" messages::redrive,
+    Move post "/messages/{id}/move" messages::transfer,
+    Release post "/messages/{id}/release" release::of_message,
     Work get "/messages/{id}/parents" after::parents,
     Work get "/messages/{id}/dependents" after::dependents,
     Work get "/messages/{id}/trace" trace::show,
@@ -165,33 +164,33 @@ operations! {
     Work get "/leases/{token}/events" lease_events::stream,
     Work get "/stats" server::stats,
     Look get "/connections" server::connections,
-    Operate delete "/connections/{id}" server::close,
-    Operate post "/connections/{id}/release" release::of_connection,
+    CloseConnection delete "/connections/{id}" server::close,
+    ReleaseConnection post "/connections/{id}/release" release::of_connection,
     Work get "/batches" batches::list,
     Work post "/batches" batches::make,
     Work get "/batches/{id}" batches::show,
-    Act delete "/batches/{id}" batches::forget,
+    ForgetBatch delete "/batches/{id}" batches::forget,
     Work post "/batches/{id}/{act}" batches::operate,
     Look get "/workers" workers::list,
-    Operate post "/workers/{wid}/{act}" workers::operate,
+    SteerWorker post "/workers/{wid}/{act}" workers::operate,
     Look get "/schedules" schedules::list,
     Look get "/cron" schedules::list_of_file,
     Look get "/schedules/{name}" schedules::show,
-    Operate put "/schedules/{name}" schedules::define,
-    Operate delete "/schedules/{name}" schedules::remove,
-    Operate post "/schedules/{name}/pause" schedules::pause,
-    Operate post "/schedules/{name}/resume" schedules::resume,
-    Operate post "/schedules/{name}/run" schedules::run,
+    DefineSchedule put "/schedules/{name}" schedules::define,
+    RemoveSchedule delete "/schedules/{name}" schedules::remove,
+    SteerSchedule post "/schedules/{name}/pause" schedules::pause,
+    SteerSchedule post "/schedules/{name}/resume" schedules::resume,
+    SteerSchedule post "/schedules/{name}/run" schedules::run,
     Look get "/server" server::numbers,
-    Operate get "/server/config" server::config,
+    Config get "/server/config" server::config,
     Look get "/server/metrics" server::metrics,
-    Operate post "/server/{act}" server::operate,
+    OnServer post "/server/{act}" server::operate,
     ;
     // Old addresses, for one release.
-    Act post "/queues/{queue}/acts/{operation}" bulk::operate,
-    Operate post "/cron/{name}/pause" schedules::pause,
-    Operate post "/cron/{name}/resume" schedules::resume,
-    Operate post "/cron/{name}/run" schedules::run,
+    OnQueue post "/queues/{queue}/acts/{operation}" bulk::operate,
+    SteerSchedule post "/cron/{name}/pause" schedules::pause,
+    SteerSchedule post "/cron/{name}/resume" schedules::resume,
+    SteerSchedule post "/cron/{name}/run" schedules::run,
 }
 
 #[cfg(test)]

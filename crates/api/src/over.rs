@@ -183,56 +183,21 @@ impl Api {
                 }
                 for state in selections {
                     let after = resumes.as_ref().filter(|(_, resumed, _)| *resumed == state);
-                    let filter = Filter {
-                        body: (!has.is_empty()).then(|| has.into()),
-                        ..Filter::default()
-                    };
-                    let mut bulk_op = BulkOp {
-                        filter,
+                    let bulk_op = BulkOp {
+                        filter: Filter {
+                            body: (!has.is_empty()).then(|| has.into()),
+                            ..Filter::default()
+                        },
                         after: after.map(|(.., cursor)| *cursor),
                         ..BulkOp::show(stats.name.clone(), state, 0)
                     };
-                    loop {
-                        let left = max - u32::try_from(found.messages.len()).unwrap_or(max);
-                        bulk_op.max = bulk::rows(&stats.name, left);
-                        let bulk_done = match self.bulk_done(requester, bulk_op.clone()).await {
-                            // It was deleted since its numbers were read.
-                            Err(problem) if problem.status == 404 => break,
-                            bulk_done => bulk_done?,
-                        };
-                        let (bulk_done, room) = bulk_done;
-                        found.room.extend(room);
-                        slices += 1;
-                        let sizes = bulk_done
-                            .messages
-                            .iter()
-                            .map(|message| message.size() + bulk::name_bytes(&stats.name));
-                        bytes += sizes.sum::<u64>();
-                        let named = bulk_done.messages.into_iter();
-                        let named = named.map(|message| (message, stats.name.clone()));
-                        found.messages.extend(named);
-                        let full = found.messages.len() >= max as usize;
-                        match bulk_done.next {
-                            Some(next) if full || slices >= SLICES || bytes >= PAGE_BYTES => {
-                                at.page = (shard, stats.id.0);
-                                at.inside = Some((stats.name.clone(), state, next));
-                                found.next = Some(at.text());
-                                return Ok(found);
-                            }
-                            Some(next) => bulk_op.after = Some(next),
-                            None if full || bytes >= PAGE_BYTES => {
-                                // What stands behind it is behind everything of this state.
-                                let end = Cursor {
-                                    not_selectable: true,
-                                    order: (u32::MAX, i64::MAX, quintet_types::MessageId(u64::MAX)),
-                                };
-                                at.page = (shard, stats.id.0);
-                                at.inside = Some((stats.name.clone(), state, end));
-                                found.next = Some(at.text());
-                                return Ok(found);
-                            }
-                            None => break,
-                        }
+                    let spent = (&mut slices, &mut bytes);
+                    let end = self.add(requester, bulk_op, spent, &mut found, max).await?;
+                    if let Some(end) = end {
+                        at.page = (shard, stats.id.0);
+                        at.inside = Some((stats.name.clone(), state, end));
+                        found.next = Some(at.text());
+                        return Ok(found);
                     }
                 }
             }
@@ -243,6 +208,45 @@ impl Api {
         }
         found.next = Some(at.text());
         Ok(found)
+    }
+
+    /// Adds messages of one state of a queue to a page. Where to go on, if that ends the page.
+    async fn add(
+        &self,
+        requester: &Requester,
+        mut bulk_op: BulkOp,
+        (slices, bytes): (&mut u32, &mut u64),
+        found: &mut Over,
+        max: u32,
+    ) -> Result<Option<Cursor>, Problem> {
+        loop {
+            let left = max - u32::try_from(found.messages.len()).unwrap_or(max);
+            bulk_op.max = bulk::rows(&bulk_op.queue, left);
+            let (bulk_done, room) = match self.bulk_done(requester, bulk_op.clone()).await {
+                // It was deleted since its numbers were read.
+                Err(problem) if problem.status == 404 => return Ok(None),
+                bulk_done => bulk_done?,
+            };
+            found.room.extend(room);
+            *slices += 1;
+            for message in bulk_done.messages {
+                *bytes += message.size() + bulk::name_bytes(&bulk_op.queue);
+                found.messages.push((message, bulk_op.queue.clone()));
+            }
+            let full = found.messages.len() >= max as usize || *bytes >= PAGE_BYTES;
+            match bulk_done.next {
+                Some(next) if full || *slices >= SLICES => return Ok(Some(next)),
+                Some(next) => bulk_op.after = Some(next),
+                // What stands behind it is behind everything of this state.
+                None if full => {
+                    return Ok(Some(Cursor {
+                        not_selectable: true,
+                        order: (u32::MAX, i64::MAX, quintet_types::MessageId(u64::MAX)),
+                    }));
+                }
+                None => return Ok(None),
+            }
+        }
     }
 
     /// [`Api::over`] of messages that are not due: queues are merged. No more heads are held than
@@ -367,13 +371,12 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
         .await?;
     let now = api.client_api.now();
     let messages = over.messages.iter();
-    let page = Page {
+    Ok(reply::document(&Page {
         messages: messages
             .map(|(message, queue)| MessageView::of(message, queue, now))
             .collect(),
         cursor: over.next.clone(),
-    };
-    Ok(reply::document(&page))
+    }))
 }
 
 #[cfg(test)]

@@ -47,6 +47,41 @@ pub struct Problem {
     pub nearest: Box<[Name]>,
 }
 
+/// Problems that say the same each time: the status, the code and the description.
+macro_rules! problems {
+    ($($(#[$doc:meta])* $vis:vis $name:ident $status:ident $code:literal $detail:literal;)*) => {
+        impl Problem {
+            $($(#[$doc])*
+            $vis fn $name() -> Self {
+                Self::new(StatusCode::$status, $code, $detail)
+            })*
+        }
+    };
+}
+
+problems! {
+    /// 404: the address names nothing.
+    pub no_such_page NOT_FOUND "no_such_address"
+        "there is nothing at this address: GET /api/v1/openapi.json lists the addresses";
+    pub(crate) wrong_method METHOD_NOT_ALLOWED "wrong_method"
+        "this address has no such method: GET /api/v1/openapi.json lists the methods";
+    pub(crate) wrong_type UNSUPPORTED_MEDIA_TYPE "wrong_content_type"
+        "the body must be JSON: send content-type: application/json";
+    /// 503: the server stops, and nothing was done.
+    pub stopping SERVICE_UNAVAILABLE "stopping" "the server is stopping";
+    pub(crate) too_many_tails SERVICE_UNAVAILABLE "too_many_tails"
+        "16 queues are followed, which is the limit; one ends 30 s after its last request";
+    pub(crate) too_many_uploads SERVICE_UNAVAILABLE "too_many_uploads"
+        "too many large bodies arrive at once, from all clients or from this address: try again";
+    pub(crate) too_many_polls SERVICE_UNAVAILABLE "too_many_polls"
+        "too many requests wait, which max_connections of the listener limits: try again later";
+    /// The message is another than the client has seen.
+    pub(crate) changed PRECONDITION_FAILED "changed" "the message has changed: get it again";
+    /// The settings are others than the client has seen.
+    pub(crate) settings_changed PRECONDITION_FAILED "changed"
+        "the settings have changed: get them again";
+}
+
 impl Problem {
     fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
@@ -74,15 +109,6 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "wrong_host", text)
     }
 
-    /// 404: the address names nothing.
-    pub fn no_such_page() -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "no_such_address",
-            "there is nothing at this address: GET /api/v1/openapi.json lists the addresses",
-        )
-    }
-
     /// The same, with the name of the queue if that does not exist.
     pub(crate) fn of_queue(self, queue: &Name) -> Self {
         if self.code != CommandError::QueueNotFound.code() {
@@ -92,6 +118,14 @@ impl Problem {
             detail: format!("there is no queue {queue}"),
             ..self
         }
+    }
+
+    /// The same, after so many messages.
+    pub(crate) fn after(mut self, messages: u64) -> Self {
+        if messages > 0 {
+            self.detail += &format!(" (after {messages} messages, which are done)");
+        }
+        self
     }
 
     /// A schedule was not steered.
@@ -138,20 +172,6 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "not_reloaded", detail)
     }
 
-    pub(crate) fn wrong_method() -> Self {
-        let detail = "this address has no such method: GET /api/v1/openapi.json lists the methods";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
-    }
-
-    pub(crate) fn wrong_type() -> Self {
-        let detail = "the body must be JSON: send content-type: application/json";
-        Self::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "wrong_content_type",
-            detail,
-        )
-    }
-
     pub(crate) fn not_json(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "not_json", detail)
     }
@@ -161,23 +181,11 @@ impl Problem {
         Self::refused(CommandError::Unknown)
     }
 
-    /// 503: the server stops, and nothing was done.
-    pub fn stopping() -> Self {
-        let detail = "the server is stopping";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
-    }
-
     pub(crate) fn too_many_streams(most: usize) -> Self {
         let detail = format!(
             "{most} event streams are open, which is the limit max_streams of the listener"
         );
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
-    }
-
-    pub(crate) fn too_many_tails() -> Self {
-        let detail =
-            "16 queues are followed, which is the limit; one ends 30 s after its last request";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_tails", detail)
     }
 
     /// The log does not have a position of events.
@@ -188,18 +196,6 @@ impl Problem {
         }
     }
 
-    pub(crate) fn too_many_uploads() -> Self {
-        let detail = "too many large bodies arrive at once, from all clients or from this \
-                      address: try again";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_uploads", detail)
-    }
-
-    pub(crate) fn too_many_polls() -> Self {
-        let detail =
-            "too many requests wait, which max_connections of the listener limits: try again later";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_polls", detail)
-    }
-
     pub(crate) fn denied(why: &str) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "denied", why)
     }
@@ -207,18 +203,6 @@ impl Problem {
     /// 500 with the code `internal`; `why` is its `detail`.
     pub fn internal(why: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why)
-    }
-
-    /// The message is another than the client has seen.
-    pub(crate) fn changed() -> Self {
-        let detail = "the message has changed: get it again";
-        Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
-    }
-
-    /// The settings are others than the client has seen.
-    pub(crate) fn settings_changed() -> Self {
-        let detail = "the settings have changed: get them again";
-        Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
     }
 
     /// A setting cannot be changed so.

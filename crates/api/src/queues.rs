@@ -3,14 +3,14 @@
 use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::{Did, SetBy};
-use quintet_types::{Command, Name, Outcome, Pattern, QueueStats, Tags};
+use quintet_types::{Command, Name, Operation, Outcome, Pattern, QueueStats, Tags};
 use serde_json::Value;
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::problem::Problem;
 use super::types::{Child, Dropped, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
-use quintet_http::{DoneTo, OnlyCounted, Requester, reply};
+use quintet_http::{DoneWith, Requester, reply};
 
 impl Api {
     /// A queue's numbers, and how fast it moves.
@@ -34,11 +34,10 @@ impl Api {
 pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
     let page = api.queue_page(&requester, from(&query)?).await?;
-    let page = Queues {
+    Ok(reply::document(&Queues {
         queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
         cursor: page.next.map(cursor),
-    };
-    Ok(reply::document(&page))
+    }))
 }
 
 /// Numbers of a queue: what it holds, and what went through it.
@@ -144,7 +143,9 @@ pub(super) async fn remove_many(Call { api, requester }: Call, uri: Uri) -> Answ
         Ok(_) => return Err(Problem::unexpected()),
         Err(problem) => {
             let mut response = problem.into_response();
-            response.extensions_mut().insert(DoneTo(pattern));
+            response
+                .extensions_mut()
+                .insert(DoneWith(format!("of {pattern}")));
             return Ok(response);
         }
     };
@@ -156,10 +157,10 @@ pub(super) async fn remove_many(Call { api, requester }: Call, uri: Uri) -> Answ
     });
     let extensions = response.extensions_mut();
     match dry_run {
-        true => drop(extensions.insert(OnlyCounted)),
+        true => drop(extensions.insert(Operation::Work)),
         false => {
             extensions.insert(Did::to(dropped.messages));
-            extensions.insert(DoneTo(pattern));
+            extensions.insert(DoneWith(format!("of {pattern}")));
         }
     }
     Ok(response)
@@ -188,10 +189,8 @@ pub(super) async fn pause(
     RequestBody(PauseFor { for_ms }, _share): RequestBody<PauseFor>,
 ) -> Answer {
     if for_ms == Some(0) {
-        return Err(Problem::field(
-            "for_ms",
-            "takes 1 ms or more; to end a pause, send resume",
-        ));
+        let why = "takes 1 ms or more; to end a pause, send resume";
+        return Err(Problem::field("for_ms", why));
     }
     api.pause(&requester, queue, for_ms).await
 }

@@ -1,5 +1,8 @@
 //! Reading requests: bodies, queries, names, versions.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use axum::extract::Request;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -7,8 +10,12 @@ use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
 use percent_encoding::percent_decode_str;
-use quintet_types::{BatchId, ListState, Message, MessageId, MessageVersion, Name, QueueId, State};
-use serde::de::{Deserialize as _, DeserializeOwned, Deserializer, Error as _};
+use quintet_types::{
+    BatchId, ListState, Message, MessageId, MessageVersion, Name, QueueId, State, Wait,
+};
+use serde::de::{
+    Deserialize, DeserializeOwned, Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor,
+};
 use serde_json::Value;
 
 use super::problem::Problem;
@@ -114,6 +121,53 @@ fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     json.end()
         .map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;
     Ok(value)
+}
+
+/// Messages of one put at most.
+const PUTS_MAX: usize = 1000;
+
+/// Error for a put of another number of messages.
+pub(super) fn not_so_many(count: usize) -> String {
+    format!("takes 1 to {PUTS_MAX} messages; not {count}")
+}
+
+/// Reads as many messages as a put takes; for `deserialize_with`. Those behind them are only
+/// counted.
+///
+/// # Errors
+/// There are more; or one is wrong.
+pub(super) fn few<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Read<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut few = Vec::new();
+            while few.len() < PUTS_MAX {
+                match list.next_element()? {
+                    Some(message) => few.push(message),
+                    None => return Ok(few),
+                }
+            }
+            let mut count = few.len();
+            while list.next_element::<IgnoredAny>()?.is_some() {
+                count += 1;
+            }
+            match count > PUTS_MAX {
+                true => Err(A::Error::custom(not_so_many(count))),
+                false => Ok(few),
+            }
+        }
+    }
+
+    from.deserialize_seq(Read(PhantomData))
 }
 
 /// Reads a duration; for `deserialize_with`.
@@ -256,6 +310,15 @@ pub(super) fn wait_too_long(field: &str, ms: u64) -> Problem {
     Problem::field(field, format!("takes at most {WAIT_MAX_MS} ms; not {ms}"))
 }
 
+/// How long a request waits, as its field `wait_ms` says.
+pub(super) fn wait(ms: u64) -> Result<Wait, Problem> {
+    match ms {
+        0 => Ok(Wait::No),
+        1..=WAIT_MAX_MS => Ok(Wait::For(ms)),
+        _ => Err(wait_too_long("wait_ms", ms)),
+    }
+}
+
 /// The batch of a filter.
 pub(super) fn batch(text: Option<&str>) -> Result<Option<BatchId>, Problem> {
     match text.map(BatchId::parse) {
@@ -396,6 +459,24 @@ mod tests {
         assert_eq!(read::<PauseFor>(pause, most), Ok(()));
         assert_eq!(read::<PauseFor>(pause, over), wrong("for_ms"));
         assert_eq!(read::<PauseFor>("{}", 0), Ok(()));
+    }
+
+    /// A list that is too long takes no memory: its end is not read as messages.
+    #[test]
+    fn messages_beyond_the_limit_are_only_counted() {
+        let read = |jsons: &[&str]| {
+            let json = format!("{{\"messages\": [{}]}}", jsons.join(","));
+            let puts = parsed::<Puts>(json.as_bytes());
+            puts.map(|puts| puts.messages.len())
+                .map_err(|problem| (problem.field, problem.detail))
+        };
+        assert_eq!(read(&["{}"; 1000]), Ok(1000));
+        for more in ["{}", "5"] {
+            let refused = read(&[&["{}"; 1000][..], &[more; 2]].concat());
+            let detail = "takes 1 to 1000 messages; not 1002".to_owned();
+            assert_eq!(refused, Err((Some("messages".to_owned()), detail)));
+        }
+        assert!(read(&["{}", "5"]).is_err());
     }
 
     #[test]

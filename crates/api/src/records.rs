@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_LENGTH;
 use hyper::{StatusCode, Uri};
+use md5::{Digest as _, Md5};
 use quintet_client::{Share, StoreError};
 use quintet_control::message_value;
 use quintet_http::{
@@ -19,7 +20,7 @@ use quintet_http::{
 };
 use quintet_types::{
     Body, Bound, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take,
-    Verb, Wait,
+    Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,10 +29,9 @@ use utoipa::ToSchema;
 use super::call::{Answer, Call, OfMessage, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
-use super::read::WAIT_MAX_MS;
 use super::types::NewMessage;
 use super::uploads::is_slow;
-use super::{Api, bulk, messages, read};
+use super::{Api, blocking, bulk, messages, read};
 
 /// Bytes of the line before a message's body at most.
 const LINE_MAX: usize = 1 << 20;
@@ -204,7 +204,7 @@ struct Put {
 /// Stores a message whose body may have any length. The first line of the request is a message as
 /// `POST /queues/{queue}/messages` takes it, without a body; the rest is the body as it is.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/record", operation_id = "put_record", tag = "messages",
-    params(("queue" = String, Path)),
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the body"),
     responses((status = 201, body = Put),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
@@ -216,25 +216,30 @@ pub(super) async fn put(
     if !requester.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(CommandError::NotPermitted));
     }
+    let token = messages::idempotency_key(request.headers())?;
     let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
+    came.sum = token.is_some().then(|| Md5::new_with_prefix(&rest));
     let message: NewMessage = read::parsed(&line)?;
     if message.body.is_some() || message.body_base64.is_some() {
-        return Err(Problem::field(
-            "body",
-            "the body follows the line of JSON: leave it out here",
-        ));
+        let why = "the body follows the line of JSON: leave it out here";
+        return Err(Problem::field("body", why));
     }
-    let mut put = api.new_put(&queue, message, 0, None).await?;
+    // As of a list of one.
+    let token = token.map(|key| format!("{key}/0").into_bytes());
+    let mut put = api.new_put(&queue, message, 0, token).await?;
     let length = length.saturating_sub(line.len() as u64);
-    put.body = api.upload(&queue, length, rest, came).await?;
+    put.body = api.upload(&queue, length, rest, &mut came).await?;
+    if let (Some(body), Some(more)) = (came.sum, &mut put.more) {
+        let body = body.finalize().first_chunk().copied().unwrap_or_default();
+        more.token_sum = (read::sum(&line) ^ u64::from_be_bytes(body)).max(1);
+    }
     let requested = api.ask(&requester, Command::Put(put)).await?;
     let (Outcome::Put { id, fresh }, _) = requested else {
         return Err(Problem::unexpected());
     };
-    let mut response = reply::document(&Put { id: id.0, fresh });
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let put = Put { id: id.0, fresh };
+    Ok((StatusCode::CREATED, reply::document(&put)).into_response())
 }
 
 /// The result of `all`, unless it takes longer.
@@ -250,6 +255,8 @@ pub(super) struct Came {
     peer: Option<IpAddr>,
     /// A piece comes in this time.
     timeout: Duration,
+    /// Sums up the pieces, if that is wanted.
+    sum: Option<Md5>,
 }
 
 impl Came {
@@ -268,6 +275,7 @@ impl Came {
             peer: payer.and_then(|payer| payer.peer),
             body: request.into_body(),
             timeout: api.app.settings().limits.timeout,
+            sum: None,
         };
         Ok((came, length))
     }
@@ -325,6 +333,9 @@ impl Came {
                 return Ok(None);
             };
             if let Ok(piece) = frame.into_data() {
+                if let Some(sum) = &mut self.sum {
+                    sum.update(&piece);
+                }
                 return Ok(Some(piece));
             }
         }
@@ -338,7 +349,7 @@ impl Api {
         queue: &Name,
         length: u64,
         first: Bytes,
-        mut came: Came,
+        came: &mut Came,
     ) -> Result<Body, Problem> {
         if length <= messages::SMALL as u64 {
             return Ok(Body::new(&came.whole(length, &first).await?));
@@ -346,8 +357,7 @@ impl Api {
         let _turn = self.uploads.turn(came.peer, came.timeout).await?;
         let (feed, mut pieces) = upload::pipe();
         let (client_api, queue) = (self.client_api(), queue.clone());
-        let stored =
-            tokio::task::spawn_blocking(move || client_api.store(&queue, length, &mut pieces));
+        let stored = blocking(move || client_api.store(&queue, length, &mut pieces));
         let fed = async {
             let (mut bytes, mut took) = (first.len() as u64, Duration::ZERO);
             let mut wanted = feed.give(first).await;
@@ -373,13 +383,13 @@ impl Api {
             Ok(())
         };
         let (stored, fed) = tokio::join!(stored, fed);
-        match stored {
-            Ok(Ok(body)) => fed.map(|()| body),
-            Ok(Err(StoreError::Refused(command_error))) => Err(Problem::refused(command_error)),
-            Ok(Err(StoreError::Source(_))) => Err(fed
-                .err()
-                .unwrap_or_else(|| quintet_http::Problem::BrokeOff.into())),
-            Err(error) => Err(Problem::internal(error.to_string())),
+        match stored? {
+            Ok(body) => fed.map(|()| body),
+            Err(StoreError::Refused(command_error)) => Err(Problem::refused(command_error)),
+            Err(StoreError::Source(_)) => {
+                fed?;
+                Err(quintet_http::Problem::BrokeOff.into())
+            }
         }
     }
 }
@@ -406,21 +416,14 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
         return Err(Problem::field("queues", "takes one queue at least"));
     }
     if requested.queues.len() > QUEUES_MAX {
-        return Err(Problem::field(
-            "queues",
-            format!("takes at most {QUEUES_MAX} queues"),
-        ));
+        let why = format!("takes at most {QUEUES_MAX} queues");
+        return Err(Problem::field("queues", why));
     }
-    if requested.wait_ms > WAIT_MAX_MS {
-        return Err(read::wait_too_long("wait_ms", requested.wait_ms));
-    }
+    let wait = read::wait(requested.wait_ms)?;
     let queues = requested.queues.iter().map(|queue| read::queue(queue));
     let take = Take {
         queues: queues.collect::<Result<_, _>>()?,
-        wait: match requested.wait_ms {
-            0 => Wait::No,
-            ms => Wait::For(ms),
-        },
+        wait,
         messages_max: 1,
         ..Take::default()
     };

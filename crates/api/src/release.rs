@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use quintet_client::ACT_STEP;
 use quintet_types::{
     BackTo, BulkOp, By, Caller, ClientId, Command, Guard, How, ListState, Message, MessageId,
-    MessageVersion, Outcome, Transaction, When,
+    MessageVersion, Operation, Outcome, Transaction, When,
 };
 use tokio::task::JoinSet;
 
@@ -76,7 +76,8 @@ pub(super) async fn of_queue(
     bulk_op.after = supplied.cursor.as_deref().map(bulk::cursor).transpose()?;
     let mut messages = 0;
     for _ in 0..SLICES {
-        let (bulk_done, _room) = api.bulk_done(&requester, bulk_op.clone()).await?;
+        let bulk_done = api.bulk_done(&requester, bulk_op.clone()).await;
+        let (bulk_done, _room) = bulk_done.map_err(|problem| problem.after(messages))?;
         let mut ending = JoinSet::new();
         // What goes to a head goes newest first, and keeps its order.
         for message in bulk_done.messages.iter().rev() {
@@ -89,7 +90,7 @@ pub(super) async fn of_queue(
                 Ok(_) => messages += 1,
                 // It has ended by itself.
                 Err(problem) if matches!(problem.code, "conflict" | "not_found") => {}
-                Err(problem) => return Err(problem),
+                Err(problem) => return Err(problem.after(messages)),
             }
         }
         bulk_op.after = bulk_done.next;
@@ -98,7 +99,7 @@ pub(super) async fn of_queue(
         }
     }
     let cursor = bulk_op.after.map(bulk::cursor_text);
-    Ok(bulk::acted(&Acted { messages, cursor }, true))
+    Ok(bulk::acted(&Acted { messages, cursor }, Operation::Release))
 }
 
 /// Ends the lease that was seen, and no later one.
@@ -132,11 +133,14 @@ pub(super) async fn of_connection(Call { api, requester }: Call, Path(id): Path<
             how: back(),
             max: ACT_STEP.min(u32::try_from(held - messages).unwrap_or(u32::MAX)),
         };
-        let Outcome::Count(count @ 1..) = api.ask_as(caller, settle).await? else {
+        let settled = api.ask_as(caller, settle).await;
+        let settled = settled.map_err(|problem| problem.after(messages))?;
+        let Outcome::Count(count @ 1..) = settled else {
             break;
         };
         messages += count;
     }
     let cursor = None;
-    Ok(bulk::acted(&Acted { messages, cursor }, true))
+    let acted = Acted { messages, cursor };
+    Ok(bulk::acted(&acted, Operation::ReleaseConnection))
 }

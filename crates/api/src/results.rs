@@ -16,7 +16,7 @@ use super::call::{Answer, Call, OfMessage};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
-use super::{Api, allowed, let_go, read};
+use super::{Api, allowed, blocking, let_go, read};
 use quintet_http::{Apart, Client, ConnectionSlot, Requester, Waited, Waits, reply};
 
 /// The new id of a message that is on its way to another shard is requested so often.
@@ -216,8 +216,7 @@ impl Api {
     /// The id that a message has which went to another shard, or has another body.
     async fn new_id(&self, id: MessageId) -> Result<Option<MessageId>, Problem> {
         let client_api = self.client_api();
-        let end = tokio::task::spawn_blocking(move || client_api.end_of(id)).await;
-        let end = end.map_err(|error| Problem::internal(error.to_string()))?;
+        let end = blocking(move || client_api.end_of(id)).await?;
         Ok(end.and_then(|end| end.is_now).filter(|new| *new != id))
     }
 

@@ -5,7 +5,8 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::header::IF_MATCH;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_client::{
-    LastRun, RunSeen, ScheduleAct, ScheduleSeen, ScheduleSpec, Steered, WhichSchedules,
+    LastRun, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, ScheduleSpec, Steered,
+    WhichSchedules,
 };
 use quintet_types::{CommandError, MessageId, Ms, Name, Verb};
 use serde::Serialize;
@@ -170,18 +171,16 @@ impl Api {
     /// A page of schedules, and the name of the last one if more follow.
     ///
     /// # Errors
-    /// The server is stopping.
-    pub async fn schedules(
-        &self,
-        which: WhichSchedules,
-    ) -> Result<(Vec<ScheduleSeen>, Option<String>), Problem> {
+    /// The server is stopping, or too many requests wait.
+    pub async fn schedules(&self, which: WhichSchedules) -> Result<SchedulePage, Problem> {
         let (sender, receiver) = oneshot::channel();
-        let sender = move |schedules, last| {
+        let sender = move |page| {
             // The client may have gone.
-            let _delivered = sender.send((schedules, last));
+            let _delivered = sender.send(page);
         };
         self.client_api.schedules(which, Box::new(sender));
-        receiver.await.map_err(|_| Problem::stopping())
+        let page = receiver.await.map_err(|_| Problem::stopping())?;
+        page.map_err(Problem::refused)
     }
 
     /// Steers one; answers when that is durable.
@@ -233,8 +232,7 @@ impl Api {
     }
 
     async fn steered(&self, act: ScheduleAct, name: &str) -> Answer {
-        let done = self.steer_schedule(act, name).await?;
-        Ok(respond(done))
+        self.steer_schedule(act, name).await.map(respond)
     }
 
     /// The state of a message, or how it ended.

@@ -3,6 +3,7 @@
 use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
+use quintet_types::Operation;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot::Receiver;
 
@@ -106,23 +107,23 @@ pub(super) async fn operate(
     let query = read::Query::of(&uri, &["wait"], &[])?;
     let waits = query.flag("wait")?;
     let mut ordered = json!({ "ordered": operation });
-    let is_heard = match operation.as_str() {
-        "drain" => api.client_api.drain(true),
-        "undrain" => api.client_api.drain(false),
+    let (operation, is_heard) = match operation.as_str() {
+        "drain" => (Operation::Drain, api.client_api.drain(true)),
+        "undrain" => (Operation::Undrain, api.client_api.drain(false)),
         "reload" => {
             let came = api.reload(&requester);
             if waits {
                 let came = came.await.map_err(|_| Problem::stopping())?;
                 ordered["notes"] = came.map_err(|why| Problem::not_reloaded(&why))?.into();
             }
-            true
+            (Operation::Reload, true)
         }
         _ => return Err(Problem::no_such_page()),
     };
     if !is_heard {
         return Err(Problem::stopping());
     }
-    let mut response = reply::document(&ordered);
-    *response.status_mut() = StatusCode::ACCEPTED;
+    let mut response = (StatusCode::ACCEPTED, reply::document(&ordered)).into_response();
+    response.extensions_mut().insert(operation);
     Ok(response)
 }

@@ -6,12 +6,12 @@ use quintet_types::{Caller, ClientId, Ended, Ending, Message, MessageId, Name, P
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Api;
 use super::attempts::PastAttempt;
 use super::call::{Answer, Call, OfMessage};
 use super::holder::Holders;
 use super::problem::Problem;
 use super::types::MessageView;
+use super::{Api, blocking};
 use quintet_http::{Requester, reply};
 
 /// State of a message whose end is not known, but a purge that it was part of perhaps.
@@ -122,13 +122,11 @@ impl Api {
     /// Nothing; or the requester may not see the messages of its queue.
     async fn gone(&self, requester: &Requester, id: MessageId) -> Result<Traced, Problem> {
         let client_api = self.client_api();
-        let end = tokio::task::spawn_blocking(move || match client_api.end_of(id) {
+        let end = blocking(move || match client_api.end_of(id) {
             None => (client_api.purge_of(id), false),
             end => (end, true),
         });
-        let (end, is_known) = end
-            .await
-            .map_err(|error| Problem::internal(error.to_string()))?;
+        let (end, is_known) = end.await?;
         let end = end.ok_or_else(|| Problem::no_trace(id))?;
         let may = match &end.queue {
             Some(queue) => requester.may_to(Verb::Peek, queue),

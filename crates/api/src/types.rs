@@ -80,6 +80,7 @@ pub struct NewMessage {
 #[serde(deny_unknown_fields)]
 pub(super) struct Puts {
     /// 1 to 1000 messages, which are stored all or none.
+    #[serde(deserialize_with = "super::read::few")]
     pub(super) messages: Vec<NewMessage>,
     /// The reply waits so long for the result of the message, ms, 60000 at most. One message alone.
     #[serde(default)]
@@ -266,10 +267,8 @@ impl Cancel {
         let most = quintet_types::Cancel::GRACE_MAX_MS;
         let grace_ms = self.grace_ms.unwrap_or(quintet_types::Cancel::GRACE_MS);
         if grace_ms > most {
-            return Err(Problem::field(
-                "grace_ms",
-                format!("takes at most {most} ms, which is a week; not {grace_ms}"),
-            ));
+            let why = format!("takes at most {most} ms, which is a week; not {grace_ms}");
+            return Err(Problem::field("grace_ms", why));
         }
         let reason = self.reason.into_bytes().into();
         Ok(quintet_types::Cancel { reason, grace_ms })

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use quintet_http::locked;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::Problem;
@@ -69,10 +70,7 @@ impl Uploads {
             IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into(),
             four => four,
         };
-        let mut addresses = self
-            .addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = locked(&self.addresses);
         // Nobody of these uploads now, nor waits for it.
         addresses.retain(|_, turns| Arc::strong_count(turns) > 1);
         let turns = addresses.entry(address);

@@ -82,11 +82,7 @@ pub(super) async fn operate(
     Call { api, .. }: Call,
     Path((wid, operation)): Path<(String, String)>,
 ) -> Answer {
-    let operation = match operation.as_str() {
-        "quiet" => WorkerAction::Quiet,
-        "terminate" => WorkerAction::Terminate,
-        _ => return Err(Problem::no_such_page()),
-    };
+    let operation = WorkerAction::of_word(&operation).ok_or_else(Problem::no_such_page)?;
     match api.client_api.steer_worker(operation, &wid) {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Err(Problem::no_such_worker(&wid)),

@@ -15,7 +15,6 @@ const NEEDED: u8 = 1;
 /// Nothing is known, as there was an error.
 const UNKNOWN: u8 = 2;
 
-/// Arguments of `attention`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,8 +26,6 @@ Each line has the level (alarm or warning), the rule and the reason, the worst f
 line counts what is beyond 1,000; --json leaves it out.
 Exit codes: 0 nothing needs attention, 1 something does, 2 an error such as no connection.")]
 pub(super) struct Attention {
-    #[command(flatten)]
-    at: Where,
     /// Print a line of JSON for each queue that needs attention.
     #[arg(long)]
     json: bool,
@@ -39,8 +36,8 @@ impl Attention {
     ///
     /// # Errors
     /// The output takes no more. Other errors are printed, with an exit code of their own.
-    pub(super) fn run(self) -> Result<ExitCode> {
-        let (findings, more) = match self.findings() {
+    pub(super) fn run(self, at: Where) -> Result<ExitCode> {
+        let (findings, more) = match findings(&at) {
             Ok(found) => found,
             Err(error) => {
                 eprintln!("quintet: {error:#}");
@@ -65,16 +62,16 @@ impl Attention {
         }
         Ok(ExitCode::from(NEEDED))
     }
+}
 
-    /// Those that the server lists, and how many there are besides.
-    fn findings(&self) -> Result<(Vec<Value>, u64)> {
-        let mut response = self.at.api("GET", "/attention", None)?;
-        let findings: Vec<Value> = serde_json::from_value(response["findings"].take())
-            .context("the server is of another version")?;
-        let total = response["total"].as_u64().unwrap_or(0);
-        let more = total.saturating_sub(findings.len() as u64);
-        Ok((findings, more))
-    }
+/// Those that the server lists, and how many there are besides.
+fn findings(at: &Where) -> Result<(Vec<Value>, u64)> {
+    let mut response = at.api("GET", "/attention", None)?;
+    let findings: Vec<Value> = serde_json::from_value(response["findings"].take())
+        .context("the server is of another version")?;
+    let total = response["total"].as_u64().unwrap_or(0);
+    let more = total.saturating_sub(findings.len() as u64);
+    Ok((findings, more))
 }
 
 /// A finding as a line for people.

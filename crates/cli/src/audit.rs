@@ -10,7 +10,6 @@ use quintet_host::wall_ms;
 
 use super::directories;
 
-/// Arguments of `audit`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   quintet audit --since 1h

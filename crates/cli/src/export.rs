@@ -10,7 +10,6 @@ use quintet_control::Head;
 use quintet_types::Name;
 use serde_json::Value;
 
-use super::Where;
 use super::api::Api;
 use super::nearest::hint;
 use super::progress::{Of, Progress};
@@ -18,7 +17,6 @@ use super::records::Format;
 use output::Opened;
 use walk::{LISTS, List, Walk};
 
-/// Arguments of `export`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet export work --output work.jsonl\n  quintet export --format \
@@ -28,8 +26,6 @@ use walk::{LISTS, List, Walk};
                         missing, or appear twice."
 )]
 pub(super) struct Export {
-    #[command(flatten)]
-    at: Where,
     /// Names of queues [default: all].
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
@@ -51,8 +47,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(super) fn run(self, mut api: Api) -> Result<()> {
         let (queues, total) = self.queues(&mut api)?;
         let opened = output::open(&self.output, self.format, self.resume)?;
         let Some(Opened { sink, last, before }) = opened else {

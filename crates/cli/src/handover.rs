@@ -16,13 +16,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two questions whether it is done.
 const AGAIN: Duration = Duration::from_millis(20);
 
-const CODES: &str = "\
+pub(super) const CODES: &str = "\
 Exit code: 0 done, 1 not understood or another node became the owner, 3 no such node, 4 no node
 could serve at once, 5 the node is drained, 6 no node owns the queues, 7 JetStream has no quorum, 8
 not done in time; it may still happen.
 ";
 
-/// Arguments of `cluster move`.
 #[derive(clap::Args)]
 #[command(after_help = format!("{CODES}
 Connections of clients close. New ones wait at any node until the other node owns the queues,
@@ -42,31 +41,8 @@ pub(super) struct Move {
     wait: Wait,
 }
 
-/// Arguments of `cluster drain`.
 #[derive(clap::Args)]
-#[command(after_help = format!("{CODES}
-A drained node follows the log and passes clients on to the owner. It takes over only after ten
-times takeover_after without an owner. It stays drained, also after a restart, until `undrain`.
-
-Examples:
-  quintet cluster drain && systemctl stop quintet
-  quintet cluster drain b"))]
 pub(super) struct Drain {
-    /// Name of the node [default: the node of --data].
-    node: Option<String>,
-    #[command(flatten)]
-    at: Node,
-    #[command(flatten)]
-    wait: Wait,
-}
-
-/// Arguments of `cluster undrain`.
-#[derive(clap::Args)]
-#[command(after_help = format!("{CODES}
-Examples:
-  quintet cluster undrain
-  quintet cluster undrain b"))]
-pub(super) struct Undrain {
     /// Name of the node [default: the node of --data].
     node: Option<String>,
     #[command(flatten)]
@@ -91,18 +67,11 @@ impl Move {
 }
 
 impl Drain {
-    pub(super) fn run(self) -> Result<ExitCode> {
-        let words: Vec<&str> = std::iter::once(DRAIN).chain(self.node.as_deref()).collect();
-        NodePoll::new(&self.at, &self.wait).order(&words, true)
-    }
-}
-
-impl Undrain {
-    pub(super) fn run(self) -> Result<ExitCode> {
-        let words: Vec<&str> = std::iter::once(UNDRAIN)
-            .chain(self.node.as_deref())
-            .collect();
-        NodePoll::new(&self.at, &self.wait).order(&words, false)
+    /// Drains the node, or ends that.
+    pub(super) fn run(self, drained: bool) -> Result<ExitCode> {
+        let order = if drained { DRAIN } else { UNDRAIN };
+        let words: Vec<&str> = std::iter::once(order).chain(self.node.as_deref()).collect();
+        NodePoll::new(&self.at, &self.wait).order(&words, drained)
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use quintet_control::Standing;
 use quintet_types::{CommandError, Name};
+use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -32,7 +33,6 @@ use importer::{Count, Importer, WINDOW};
 /// meanwhile.
 const PEER_WINDOW: usize = 1;
 
-/// Arguments of `import`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \
@@ -140,12 +140,17 @@ impl Import {
         }
         let mut importer = self.importer(WINDOW, Of::Bytes(bytes))?;
         let done = importer.all(&mut *source);
-        importer.progress.clear();
-        if done.is_err() || !self.quiet {
-            importer.count.report(done.is_ok());
-        }
+        self.show(&importer, done.is_ok());
         done.with_context(|| path.display().to_string())?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// How much was stored, at the end of files.
+    fn show(&self, importer: &Importer<'_>, well: bool) {
+        importer.progress.clear();
+        if !well || !self.quiet {
+            importer.count.report(well);
+        }
     }
 
     fn run_binlog(&self, dir: &Path) -> Result<ExitCode> {
@@ -182,10 +187,7 @@ impl Import {
         let total = counts.sum(&["ready", "delayed", "buried"]);
         let mut importer = self.importer(WINDOW, Of::Messages(total))?;
         let done = importer.all(source);
-        importer.progress.clear();
-        if done.is_err() || bad.is_some() || !self.quiet {
-            importer.count.report(done.is_ok() && bad.is_none());
-        }
+        self.show(&importer, done.is_ok() && bad.is_none());
         done.with_context(|| path.display().to_string())?;
         bad.map_or(Ok(ExitCode::SUCCESS), Err)
     }
@@ -225,12 +227,9 @@ impl Import {
             }
             Ok(())
         });
-        importer.progress.clear();
         importer.count.stored += with_files.stored;
         importer.count.before += with_files.before;
-        if done.is_err() || !self.quiet {
-            importer.count.report(done.is_ok());
-        }
+        self.show(&importer, done.is_ok());
         if with_files.failed > 0 {
             eprintln!(
                 "{} of them failed at RQ and have attachments: they are in prep; commit or delete \
@@ -270,24 +269,7 @@ impl Import {
                  (or quintet move)"
             );
         }
-        let mut setups = peer.setups();
-        if let Some(into) = into {
-            // Of several there it is one here.
-            setups.truncate(usize::from(setups.len() == 1));
-            for (queue, _) in &mut setups {
-                *queue = Name::of_shown(into).to_string();
-            }
-        }
-        for (queue, setup) in setups {
-            let path = format!("/queues/{}", part(&queue));
-            let made = importer.client.ask("POST", &path, Some(&setup));
-            // One that is there stays as it is.
-            if let Err(error) = made
-                && !Refused::is(&error, CommandError::QueueExists)
-            {
-                return Err(error.context("cannot create a queue"));
-            }
-        }
+        self.create(&mut importer.client, peer.setups())?;
         let done = moved(&mut importer, &mut *peer);
         let fault = peer.fault();
         let back = peer.give_back();
@@ -324,6 +306,28 @@ impl Import {
             false if fault.is_some() => ExitCode::FAILURE,
             false => ExitCode::SUCCESS,
         })
+    }
+
+    /// Creates the queues of a server with the settings that they have there.
+    fn create(&self, client: &mut Api, mut setups: Vec<(String, Value)>) -> Result<()> {
+        if let Some(into) = &self.into {
+            // Of several there it is one here.
+            setups.truncate(usize::from(setups.len() == 1));
+            for (queue, _) in &mut setups {
+                *queue = Name::of_shown(into).to_string();
+            }
+        }
+        for (queue, setup) in setups {
+            let path = format!("/queues/{}", part(&queue));
+            let made = client.ask("POST", &path, Some(&setup));
+            // One that is there stays as it is.
+            if let Err(error) = made
+                && !Refused::is(&error, CommandError::QueueExists)
+            {
+                return Err(error.context("cannot create a queue"));
+            }
+        }
+        Ok(())
     }
 }
 

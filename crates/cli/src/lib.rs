@@ -11,7 +11,6 @@ mod attention;
 mod audit;
 mod auth;
 mod backup;
-mod bench;
 mod check;
 mod client;
 #[cfg(feature = "cluster")]
@@ -57,6 +56,8 @@ use std::process::{ExitCode, Termination as _};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use quintet_config::{ADMIN_SOCKET, CommandLine, Config};
 
+use api::Api;
+
 /// One small, durable, fast queue server that speaks many protocols.
 #[derive(Parser)]
 #[command(name = "quintet", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -82,80 +83,80 @@ enum Command {
     /// Run the server.
     Serve(serve::Serve),
     /// Put a message into a queue of the running server.
-    Put(messages::Put),
+    Put(On<messages::Put>),
     /// Take messages from a queue, print them and remove them.
-    Take(messages::Take),
+    Take(On<messages::Take>),
     /// Print a message without taking it.
-    Peek(messages::Peek),
+    Peek(On<messages::Peek>),
     /// Wait until the server responds.
-    Wait(verbs::Wait),
+    Wait(On<verbs::Wait>),
     /// Print statistics of the running server, or of one queue.
-    Stats(show::Stats),
+    Stats(On<show::Stats>),
     /// Print all metrics of the running server in the Prometheus format.
-    Metrics(show::Metrics),
+    Metrics(On<show::Metrics>),
     /// List queues that need attention: they lose messages, fail, grow or have no consumers.
-    Attention(attention::Attention),
+    Attention(On<attention::Attention>),
     /// List the queues of the running server.
-    Queues(show::Queues),
+    Queues(On<show::Queues>),
     /// Print the effective settings of the running server, or of one queue.
-    Settings(settings::Settings),
+    Settings(On<settings::Settings>),
     /// Change settings of a queue while the server runs.
-    Set(settings::Set),
+    Set(On<settings::Set>),
     /// Watch and control queues: rates, ages, connections.
-    Top(top::Top),
+    Top(On<top::Top>),
     /// Print the events of a queue as they happen, without taking messages.
-    Tail(tail::Tail),
+    Tail(On<tail::Tail>),
     /// Print the events of messages from the server's log, from any position.
-    Events(events::Events),
+    Events(On<events::Events>),
     /// Drop queues of the running server by name or pattern.
-    Drop(drop::Drop),
+    Drop(On<drop::Drop>),
     /// Move messages of the running server to another queue.
-    Move(verbs::Move),
+    Move(On<verbs::Move>),
     /// Copy the puts of a queue to other queues, or list these queues.
-    Fanout(verbs::Fanout),
+    Fanout(On<verbs::Fanout>),
     /// List the messages of a queue without taking them.
-    Browse(verbs::Browse),
+    Browse(On<verbs::Browse>),
     /// List the reserved messages and their holders, or end leases.
-    Leases(verbs::Leases),
+    Leases(On<verbs::Leases>),
     /// List the connections of the server, or close one.
-    Clients(verbs::Clients),
+    Clients(On<verbs::Clients>),
     /// List the worker processes of the faktory protocol, or ask workers to be quiet or to end.
-    Workers(verbs::Workers),
+    Workers(On<verbs::Workers>),
     /// Show the state of a message, or its outcome after it is gone.
-    Trace(verbs::Trace),
+    Trace(On<verbs::Trace>),
     /// Show the outcome of tracked messages by their names.
-    Track(verbs::Track),
+    Track(On<verbs::Track>),
     /// List, create, commit or forget batches of messages.
-    Batch(verbs::Batch),
+    Batch(On<verbs::Batch>),
     /// List, create, change, remove, pause, resume or run schedules.
     #[command(alias = "cron")]
-    Schedule(verbs::Schedule),
+    Schedule(On<verbs::Schedule>),
     /// Remove the waiting messages of a queue.
-    Purge(verbs::Purge),
+    Purge(On<verbs::Purge>),
     /// Cancel messages, reserved messages included.
-    Cancel(verbs::Cancel),
+    Cancel(On<verbs::Cancel>),
     /// Make buried or delayed messages ready.
-    Kick(verbs::Kick),
+    Kick(On<verbs::Kick>),
     /// Retry failed messages: buried messages and dead letters.
-    Retry(verbs::Retry),
+    Retry(On<verbs::Retry>),
     /// Send dead letters back to the queues they came from.
-    Redrive(verbs::Redrive),
+    Redrive(On<verbs::Redrive>),
     /// Remove messages by their ids.
-    Delete(verbs::Delete),
+    Delete(On<verbs::Delete>),
     /// Change a message: priority, delay, body.
-    Edit(verbs::Edit),
+    Edit(On<verbs::Edit>),
     /// Pause a queue: takes wait, puts continue.
-    Pause(verbs::Pause),
+    Pause(On<verbs::Pause>),
     /// End the pause of a queue.
-    Resume(verbs::Resume),
+    Resume(On<verbs::Resume>),
     /// Hold the messages of a queue or key for a time, or list the held keys of a queue.
-    Hold(verbs::Hold),
+    Hold(On<verbs::Hold>),
     /// Make the server reject puts.
-    Drain(verbs::Drain),
+    Drain(On<verbs::Drain>),
     /// Make the server accept puts again.
-    Undrain(verbs::Undrain),
+    Undrain(On<verbs::Undrain>),
     /// Make the server read its configuration again.
-    Reload(verbs::Reload),
+    Reload(On<verbs::Reload>),
     /// Verify a data directory, or check a configuration file.
     Check(check::Check),
     /// Repair a damaged data directory, so that a server can open it.
@@ -163,13 +164,13 @@ enum Command {
     /// Copy a data directory, even while a server uses it.
     Backup(backup::Backup),
     /// Write the messages of queues to a file.
-    Export(export::Export),
+    Export(On<export::Export>),
     /// Put the messages of a file, or of another queue server.
     Import(import::Import),
     /// RQ's command line: queue scripts and their messages.
     Rq(rq::Rq),
     /// Send a server a load, and print its rate and latency.
-    Bench(bench::Bench),
+    Bench(quintet_bench::Args),
     /// Run a server with faults, to try alerts, `top` and the console.
     #[command(subcommand, after_help = "Example:\n  quintet demo mess")]
     Demo(mess::Demo),
@@ -199,6 +200,15 @@ enum Command {
         /// Shell to complete for.
         shell: clap_complete::Shell,
     },
+}
+
+/// A command to the running server.
+#[derive(clap::Args)]
+struct On<T: clap::Args> {
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    does: T,
 }
 
 /// Where the server is.
@@ -295,6 +305,10 @@ pub fn run(server: RunServer, check: CheckServer) -> ExitCode {
 /// Reads the command line. An error, a help page or the version is printed, and the exit code is
 /// returned.
 fn command_line() -> Result<Cli, ExitCode> {
+    if let Some(serve) = serve::Serve::alone(std::env::args_os().skip(1)) {
+        let command = Command::Serve(serve);
+        return Ok(Cli { command });
+    }
     Cli::try_parse().map_err(|error| {
         let Some(text) = of_number(&error.to_string()) else {
             error.exit();
@@ -336,9 +350,13 @@ fn of_number(error: &str) -> Option<String> {
 
 fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Result<ExitCode> {
     macro_rules! run {
-        ($($name:ident)*) => {
+        ($($name:ident)*; with_api $($on:ident)*; with_place $($at:ident)*) => {
             match command {
                 $(Command::$name(command) => command.run().map(|done| done.report()),)*
+                $(Command::$on(On { at, does }) => {
+                    does.run(Api::connect(&at)?).map(|done| done.report())
+                })*
+                $(Command::$at(On { at, does }) => does.run(at).map(|done| done.report()),)*
                 Command::Serve(command) => command.run(server),
                 Command::Check(command) => command.run(check),
                 #[cfg(feature = "cluster")]
@@ -354,10 +372,10 @@ fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Resu
         };
     }
     run!(
-        Put Take Peek Wait Stats Metrics Attention Queues Settings Set Top Tail Events Drop Move Fanout
-        Browse Leases Clients Workers Trace Track Batch Schedule Purge Cancel Kick Retry Redrive
-        Delete Edit Pause Resume Hold Drain Undrain Reload Repair Backup Export Import Rq Bench
-        Demo Hooks Passwd Token Audit Man
+        Repair Backup Import Rq Bench Demo Hooks Passwd Token Audit Man;
+        with_api Take Peek Stats Metrics Queues Settings Set Events Drop Move Fanout Browse Track
+        Purge Cancel Kick Retry Redrive Delete Pause Resume Hold Drain Undrain Reload Export;
+        with_place Put Wait Attention Top Tail Leases Clients Workers Trace Batch Schedule Edit
     )
 }
 

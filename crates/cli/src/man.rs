@@ -8,7 +8,6 @@ use clap::CommandFactory as _;
 
 use super::Cli;
 
-/// Arguments of `man`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   quintet man | man -l -

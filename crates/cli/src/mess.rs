@@ -14,14 +14,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Arguments of `demo`.
 #[derive(clap::Subcommand)]
 pub(super) enum Demo {
     /// Run a server with ten faults: lost, failing and stuck messages, limits, a pause.
     Mess(Mess),
 }
 
-/// Arguments of `demo mess`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The server listens on 127.0.0.1 and uses a temporary directory, which is removed at the end.
@@ -124,7 +122,16 @@ impl Drop for Running {
 }
 
 /// A directory that is removed when it goes.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Folder {
+    /// A new one for temporary files of this demo.
+    pub(super) fn create(demo: &str) -> Result<Self> {
+        let dir = std::env::temp_dir().join(format!("quintet-{demo}-{}", std::process::id()));
+        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        Ok(Self(dir))
+    }
+}
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -144,9 +151,7 @@ struct Server {
 
 impl Server {
     fn start(http: &str) -> Result<Self> {
-        let dir = std::env::temp_dir().join(format!("quintet-mess-{}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let folder = Folder(dir);
+        let folder = Folder::create("mess")?;
         let config = folder.0.join("quintet.toml");
         std::fs::write(&config, CONFIG)?;
         let log = std::fs::File::create(folder.0.join("log"))?;

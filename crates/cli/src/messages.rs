@@ -32,7 +32,6 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
     Err("--rank is called --priority now")
 }
 
-/// Arguments of `put`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
@@ -47,8 +46,6 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
                         success."
 )]
 pub(super) struct Put {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue; the first put creates it.
     queue: String,
     /// Body of the message [default: standard input].
@@ -125,7 +122,7 @@ pub(super) struct Put {
 }
 
 impl Put {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self, at: Where) -> Result<ExitCode> {
         let after = self.after.into_iter();
         let after = after.map(|of| of.parse::<u64>().map_or_else(|_| of.into(), Value::from));
         let after = Some(after.collect::<Vec<_>>()).filter(|after| !after.is_empty());
@@ -181,7 +178,7 @@ impl Put {
             }
         };
         let path = format!("/queues/{}/record", part(&self.queue));
-        let mut api = Api::connect(&self.at)?;
+        let mut api = Api::connect(&at)?;
         let reply = api.post_with(&path, &of, (bytes, &mut body))?;
         if let Some(wait) = self.wait {
             let id = reply["id"].as_u64().unwrap_or_default();
@@ -244,7 +241,6 @@ fn print_result(api: &mut Api, id: u64, wait: u64, json: bool) -> Result<ExitCod
     })
 }
 
-/// Arguments of `take`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  quintet take \
@@ -255,8 +251,6 @@ fn print_result(api: &mut Api, id: u64, wait: u64, json: bool) -> Result<ExitCod
                         stderr names queues that are paused or do not exist."
 )]
 pub(super) struct Take {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue; of several queues, the most urgent message comes first.
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
@@ -272,8 +266,7 @@ pub(super) struct Take {
 }
 
 impl Take {
-    pub(super) fn run(self) -> Result<ExitCode> {
-        let mut api = Api::connect(&self.at)?;
+    pub(super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let form = Form::of(self.json, self.count == 1);
         // One at a time: what was printed was taken, and nothing more.
         for taken in 0..self.count {
@@ -328,7 +321,6 @@ fn shown(api: &mut Api, queue: &str) -> Result<Option<Value>> {
     }
 }
 
-/// Arguments of `peek`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet peek work\n  quintet peek work --state buried\n  \
@@ -336,8 +328,6 @@ fn shown(api: &mut Api, queue: &str) -> Result<Option<Value>> {
                         or queue."
 )]
 pub(super) struct Peek {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
@@ -354,13 +344,12 @@ pub(super) struct Peek {
 }
 
 impl Peek {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let queue = self.queue.as_deref().unwrap_or_default();
         let path = match self.id {
             Some(id) => format!("/messages/{id}/record"),
             None => format!("/queues/{}/peek?state={}", part(queue), self.state),
         };
-        let mut api = Api::connect(&self.at)?;
         let reply = match api.open("GET", &path, None) {
             Err(error) if Refused::is(&error, CommandError::NotFound) => {
                 match self.id {

@@ -34,27 +34,20 @@ pub(super) enum Of {
 
 impl Progress {
     pub(super) fn new(what: &'static str, of: Of, quiet: bool) -> Self {
-        let shown = !quiet && stderr().is_terminal();
-        let bar = shown.then(|| {
-            let (total, template) = match of {
-                Of::Messages(total) => (Some(total), "{prefix} {bar:24} {percent:>3} % {msg}"),
-                Of::Bytes(Some(total)) => (Some(total), "{prefix} {bar:24} {percent:>3} % {msg}"),
-                Of::Bytes(None) => (None, "{prefix} {spinner} {msg}"),
-            };
-            let bar = match total {
-                Some(total) => ProgressBar::new(total),
-                None => ProgressBar::new_spinner(),
-            };
-            let style = ProgressStyle::with_template(template);
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.set_prefix(what);
-            bar
-        });
+        let (total, template) = match of {
+            Of::Messages(total) | Of::Bytes(Some(total)) => {
+                (Some(total), "{prefix} {bar:24} {percent:>3} % {msg}")
+            }
+            Of::Bytes(None) => (None, "{prefix} {spinner} {msg}"),
+        };
         Self {
             what,
             began: Instant::now(),
             reported: Instant::now(),
-            bar,
+            bar: match quiet {
+                true => None,
+                false => bar(what, total, template),
+            },
             quiet,
             messages: 0,
             bytes: 0,
@@ -121,30 +114,40 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// How many bytes of a transfer are through: a bar on a terminal, a line every ten seconds
-/// elsewhere.
-#[cfg(feature = "cluster")]
+/// A bar, if there is a terminal. Without a total it only moves.
+fn bar(what: &'static str, total: Option<u64>, template: &str) -> Option<ProgressBar> {
+    stderr().is_terminal().then(|| {
+        let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_prefix(what);
+        bar
+    })
+}
+
+/// How many bytes of a transfer are through: a bar on a terminal; elsewhere a line every ten
+/// seconds, unless it is silent.
 pub(super) struct Transfer {
     what: &'static str,
-    reported: Instant,
+    reported: Option<Instant>,
     bar: Option<ProgressBar>,
 }
 
-#[cfg(feature = "cluster")]
 impl Transfer {
+    #[cfg(feature = "cluster")]
     pub(super) fn new(what: &'static str) -> Self {
-        let bar = stderr().is_terminal().then(|| {
-            let template = "{prefix} {bar:24} {bytes} of {total_bytes}, {bytes_per_sec}";
-            let style = ProgressStyle::with_template(template);
-            let bar = ProgressBar::new(0);
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.set_prefix(what);
-            bar
-        });
+        Self {
+            reported: Some(Instant::now()),
+            ..Self::silent(what)
+        }
+    }
+
+    pub(super) fn silent(what: &'static str) -> Self {
+        let template = "{prefix} {bar:24} {bytes} of {total_bytes}, {bytes_per_sec}";
         Self {
             what,
-            reported: Instant::now(),
-            bar,
+            reported: None,
+            bar: bar(what, Some(0), template),
         }
     }
 
@@ -153,8 +156,8 @@ impl Transfer {
         if let Some(bar) = &self.bar {
             bar.set_length(of);
             bar.set_position(through);
-        } else if self.reported.elapsed() >= LINE_EVERY {
-            self.reported = Instant::now();
+        } else if self.reported.is_some_and(|at| at.elapsed() >= LINE_EVERY) {
+            self.reported = Some(Instant::now());
             eprintln!("{} {} of {}", self.what, size(through), size(of));
         }
     }

@@ -7,11 +7,14 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use quintet_host::{Contents, Lost};
 use quintet_log::run::{Run, RunDamage, RunFinding, RunName, RunPart, list_runs};
-use quintet_log::{Disk, LogError};
+use quintet_log::{Disk, LogError, LostRange};
 use quintet_types::Body;
 use serde_json::{Value, json};
 
 use super::progress::count_of;
+
+/// Place of messages that lost their bodies with a run.
+pub(super) const BODIES: &str = "memory, with the body in a run";
 
 /// Counts of a check of runs.
 #[derive(Default)]
@@ -81,6 +84,28 @@ impl Runs {
     /// True if messages are out of reach, or could be soon.
     pub(super) fn is_damaged(&self) -> bool {
         !self.damage.is_empty() || !self.missing.is_empty()
+    }
+
+    /// True if a loss of this file is that of a run which cannot be opened.
+    pub(super) fn gives_up(&self, file: &str) -> bool {
+        let mut missing = self.missing.iter();
+        missing.any(|(run, _)| file == BODIES || file == run.to_string())
+    }
+
+    /// The losses of runs that cannot be opened.
+    pub(super) fn given_up(&self) -> Vec<LostRange> {
+        let missing = self.missing.iter().map(|(run, why)| {
+            let lost = self.lost.iter().filter(|(of, _)| of == run);
+            let lost: Vec<String> = lost.map(|(_, lost)| of_queue(lost)).collect();
+            loss(&run.to_string(), &format!("{why}: {}", lost.join(", ")))
+        });
+        missing.collect()
+    }
+
+    /// Takes the names of finished runs out of those that hold nothing.
+    pub(super) fn take_unnamed(&mut self) -> Vec<String> {
+        let is_run = |name: &mut String| RunName::parse(name).is_some();
+        self.left_over.extract_if(.., is_run).collect()
     }
 
     fn read(
@@ -216,6 +241,22 @@ impl Runs {
     }
 }
 
+/// A loss that is no range of its file.
+pub(super) fn loss(file: &str, why: &str) -> LostRange {
+    LostRange {
+        file: file.to_owned(),
+        offset: 0,
+        bytes: 0,
+        why: why.to_owned(),
+    }
+}
+
+/// How many messages of which queue.
+pub(super) fn of_queue(lost: &Lost) -> String {
+    let messages = count_of(lost.messages, "message");
+    format!("{messages} of the queue {}", lost.queue)
+}
+
 /// A line about messages that cannot be read.
 ///
 /// # Errors
@@ -226,12 +267,7 @@ pub(super) fn print_lost(
     lost: &Lost,
     with_ids: bool,
 ) -> Result<()> {
-    write!(
-        out,
-        "lost: {} of the queue {} in {file}",
-        count_of(lost.messages, "message"),
-        lost.queue
-    )?;
+    write!(out, "lost: {} in {file}", of_queue(lost))?;
     if with_ids && !lost.ids.is_empty() {
         write!(out, ", ids {}", ranges(&lost.ids))?;
     }
@@ -267,6 +303,36 @@ fn ranges(ids: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use quintet_log::run::{RunName, RunNumber};
+
+    use super::{Lost, Runs, loss};
+
+    #[test]
+    fn the_loss_of_a_run_is_noted_with_its_messages() {
+        let run = |number| RunName {
+            shard: 0,
+            number: RunNumber(number),
+        };
+        let lost = |queue: &str, messages| Lost {
+            queue: queue.into(),
+            ids: Vec::new(),
+            messages,
+        };
+        let left_over = ["run-00000-0000000009.qrun", "run-00000-0000000010.tmp"];
+        let mut runs = Runs {
+            missing: vec![(run(7), "there is no such file".to_owned())],
+            lost: vec![(run(7), lost("q", 2)), (run(8), lost("q", 3))],
+            left_over: left_over.map(str::to_owned).to_vec(),
+            ..Runs::default()
+        };
+        let name = run(7).to_string();
+        let why = "there is no such file: 2 messages of the queue q";
+        assert_eq!(runs.given_up(), [loss(&name, why)]);
+        assert!(runs.gives_up(&name) && !runs.gives_up(&run(8).to_string()));
+        assert_eq!(runs.take_unnamed(), left_over[..1]);
+        assert_eq!(runs.left_over, left_over[1..]);
+    }
+
     #[test]
     fn ids_in_a_row_are_a_range() {
         assert_eq!(super::ranges(&[]), "");

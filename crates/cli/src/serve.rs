@@ -1,10 +1,12 @@
 //! `quintet serve`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::RunServer;
 use anyhow::Result;
+use clap::{Args as _, FromArgMatches as _};
 use quintet_config::{CommandLine, Secrets, load, print};
 
 const EXAMPLES: &str = "\
@@ -35,7 +37,6 @@ Signals: SIGTERM and SIGINT stop the server after its pending replies; a second 
 once. SIGHUP reloads the settings that can change while the server runs. After SIGUSR1 the server
 rejects puts.";
 
-/// Arguments of `serve`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Serve {
@@ -67,6 +68,19 @@ pub(super) struct Serve {
 }
 
 impl Serve {
+    /// Reads `serve` and its options, and builds none of another command: a server would keep the
+    /// memory that these take. `None`: the whole command line has the command, the error or the
+    /// help.
+    pub(super) fn alone(words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut words = words.peekable();
+        if words.peek()? != "serve" {
+            return None;
+        }
+        let command = Self::augment_args(clap::Command::new("serve"));
+        let matches = command.try_get_matches_from(words).ok()?;
+        Self::from_arg_matches(&matches).ok()
+    }
+
     pub(super) fn run(self, server: RunServer) -> Result<ExitCode> {
         let command_line = CommandLine {
             config: self.config,
@@ -93,4 +107,51 @@ impl Serve {
 fn print_out(text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     std::io::stdout().lock().write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use clap::Parser as _;
+
+    use super::Serve;
+    use crate::{Cli, Command};
+
+    #[test]
+    fn serve_alone_is_read_as_with_all_other_commands() {
+        let options = |serve: Serve| {
+            let named = (serve.config, serve.data, serve.sync, serve.cluster);
+            let flags = (serve.print_config, serve.secrets);
+            (named, serve.listen, serve.port, flags)
+        };
+        for line in [
+            "serve",
+            "serve --data d --config=c.toml --sync 50ms",
+            "serve --listen a=1 --listen b=2 --port c=3 --print-config --secrets",
+            "serve --secrets",
+            "serve --data",
+            "serve --unknown",
+            "serve --dat d",
+            "serve word",
+            "serve -- word",
+            "serve --help",
+            "serve --version",
+            "put serve",
+            "help serve",
+            "",
+        ] {
+            let words = || line.split_whitespace();
+            let alone = Serve::alone(words().map(OsString::from)).map(options);
+            let whole = Cli::try_parse_from(std::iter::once("quintet").chain(words())).ok();
+            let whole = whole.and_then(|cli| {
+                let Command::Serve(serve) = cli.command else {
+                    return None;
+                };
+                Some(options(serve))
+            });
+            assert_eq!(alone, whole, "{line}");
+        }
+        assert!(Serve::alone(std::iter::once(OsString::from("serve"))).is_some());
+    }
 }

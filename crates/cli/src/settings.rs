@@ -5,12 +5,10 @@ use std::io::{Write as _, stdout};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::Where;
 use super::api::{Api, part};
 use super::show::plain;
 use super::table::{named, table};
 
-/// Arguments of `settings`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 For a queue, the command prints the settings that differ from the defaults, and their source: the
@@ -23,8 +21,6 @@ Examples:
   quintet settings work --all --json
   quintet settings > running.toml")]
 pub(super) struct Settings {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     queue: Option<String>,
     /// Print settings with default values too.
@@ -36,8 +32,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(super) fn run(self, mut api: Api) -> Result<()> {
         let mut out = stdout().lock();
         let Some(queue) = self.queue else {
             write!(out, "{}", api.text("/server/config")?)?;
@@ -81,7 +76,6 @@ impl Settings {
     }
 }
 
-/// Arguments of `set`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 A change takes effect at once and survives a restart. It overrides the configuration file until you
@@ -91,8 +85,6 @@ Examples:
   quintet set work take_rate=5/s in_flight_max=10
   quintet set work --clear take_rate")]
 pub(super) struct Set {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     queue: String,
     /// Settings of a queue, with their names in the configuration.
@@ -104,7 +96,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    pub(super) fn run(self) -> Result<()> {
+    pub(super) fn run(self, mut api: Api) -> Result<()> {
         let cleared = self.clear.into_iter().map(|key| (key, Value::Null));
         // Numbers and words such as true as they are, all else as text.
         let set = self.settings.into_iter().map(|(key, value)| {
@@ -114,7 +106,6 @@ impl Set {
         let changes: Map<String, Value> = set.chain(cleared).collect();
         let keys: Vec<String> = changes.keys().cloned().collect();
         let path = format!("/queues/{}/settings", part(&self.queue));
-        let mut api = Api::connect(&self.at)?;
         let response = api.ask("PATCH", &path, Some(&changes.into()))?;
         let mut out = stdout().lock();
         for setting in response["settings"].as_array().into_iter().flatten() {

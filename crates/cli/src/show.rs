@@ -6,21 +6,17 @@ use anyhow::{Result, bail};
 use quintet_types::{Name, Pattern};
 use serde_json::Value;
 
-use super::Where;
 use super::api::{Api, part};
 use super::nearest::hint;
 use super::table::{age, named, rate, seen, table};
 use super::top::findings;
 
-/// Arguments of `stats`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --all | grep \
                   cold_\n  quintet stats --locks\n  quintet stats --json"
 )]
 pub(super) struct Stats {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     queue: Option<String>,
     /// Print zeros too.
@@ -35,9 +31,8 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    pub(super) fn run(self) -> Result<()> {
+    pub(super) fn run(self, mut api: Api) -> Result<()> {
         let queue = self.queue.as_deref();
-        let mut api = Api::connect(&self.at)?;
         let mut numbers = match queue {
             Some(queue) => api.get(&format!("/queues/{}", part(queue)))?,
             None => api.get("/server")?,
@@ -137,18 +132,14 @@ fn locks(numbers: &Value) -> Vec<[String; 4]> {
     rows
 }
 
-/// Arguments of `metrics`.
 #[derive(clap::Args)]
 #[command(after_help = "Example, for node_exporter's textfile collector:
   quintet metrics > quintet.prom.new && mv quintet.prom.new quintet.prom")]
-pub(super) struct Metrics {
-    #[command(flatten)]
-    at: Where,
-}
+pub(super) struct Metrics;
 
 impl Metrics {
-    pub(super) fn run(self) -> Result<()> {
-        let text = Api::connect(&self.at)?.text("/server/metrics")?;
+    pub(super) fn run(self, mut api: Api) -> Result<()> {
+        let text = api.text("/server/metrics")?;
         write!(stdout().lock(), "{text}")?;
         Ok(())
     }
@@ -160,7 +151,6 @@ const COLUMNS: [&str; 11] = [
     "waiters", "state",
 ];
 
-/// Arguments of `queues`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 oldest is the age of the oldest ready message. in/s and out/s (by consumers) are the rates of
@@ -172,8 +162,6 @@ Examples:
   quintet queues --paused
   quintet queues --json")]
 pub(super) struct Queues {
-    #[command(flatten)]
-    at: Where,
     /// Only queues with a matching name; * matches any characters.
     pattern: Option<String>,
     /// Only queues that are paused.
@@ -189,8 +177,8 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn run(self) -> Result<()> {
-        let mut queues = Api::connect(&self.at)?.queues()?;
+    pub(super) fn run(self, mut api: Api) -> Result<()> {
+        let mut queues = api.queues()?;
         let pattern = self.pattern.as_deref().map(Name::of_shown);
         let pattern = pattern.map(|name| Pattern::of_name(name.as_bytes()));
         if let Some(Pattern::Exact(wanted)) = &pattern {

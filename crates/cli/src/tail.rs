@@ -12,7 +12,6 @@ use super::api::part;
 use super::table::{pad, seen};
 use super::verbs::{duration, preview};
 
-/// Arguments of `tail`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,8 +25,6 @@ timed_out, buried, expired, dropped, moved and others. If a message was put sinc
 tail also prints the first 256 bytes of its body. --contains searches whole bodies of up to 64 KiB
 for the newest messages (tail_memory, 16MiB for all tails together), otherwise the first 256 bytes.")]
 pub(super) struct Tail {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue, which may not exist yet.
     queue: String,
     /// Only messages whose body contains this text; bodies over 64 KiB are not searched.
@@ -45,16 +42,16 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub(super) fn run(self) -> Result<()> {
+    pub(super) fn run(self, at: Where) -> Result<()> {
         let mut next = 0;
         let contains = self.contains.as_deref().unwrap_or_default();
-        events(&self.at, &self.queue, &mut next, contains)?;
+        events(&at, &self.queue, &mut next, contains)?;
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
             // The server forgets who is silent for 30 s.
             sleep(Duration::from_millis(self.every.clamp(1, 20_000)));
             let mut out = stdout().lock();
-            for event in events(&self.at, &self.queue, &mut next, contains)? {
+            for event in events(&at, &self.queue, &mut next, contains)? {
                 match self.json {
                     true => writeln!(out, "{event}")?,
                     false => writeln!(out, "{}", line(&event))?,

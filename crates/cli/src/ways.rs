@@ -13,7 +13,6 @@ use quintet_nodes::{Fill, LogContents, Source, ahead, detach, doubt, fill, finis
 
 use super::progress::Transfer;
 
-/// Arguments of `cluster adopt`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Stop the server with SIGTERM first, and run no node of the cluster. The command only reads the
@@ -40,7 +39,6 @@ pub(super) struct Adopt {
     runs_only: bool,
 }
 
-/// Arguments of `cluster reseed`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Use it after JetStream has lost the log. Stop all nodes, and start none until the command is done.
@@ -64,7 +62,6 @@ pub(super) struct Reseed {
     force: bool,
 }
 
-/// Arguments of `cluster detach`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Stop all nodes but the owner, then the owner, each with SIGTERM. The directory of the owner has all

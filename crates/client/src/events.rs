@@ -7,6 +7,8 @@ use quintet_types::{MessageId, Ms, Name, Pattern, Principal};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::shown::base64_unless_text;
+
 /// Events of a page at most.
 pub const WATCHED_MAX: u32 = 1000;
 
@@ -153,12 +155,17 @@ pub struct Event {
     /// The message's own name, of a put.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The same in base64, if it is no text; of `error` as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_base64: Option<String>,
     /// Length of the body, of a put.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Why it failed or was buried; 1 KiB at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_base64: Option<String>,
 }
 
 impl From<&MessageEvent> for Event {
@@ -174,8 +181,10 @@ impl From<&MessageEvent> for Event {
             was: event.was.map(|id| id.0),
             count: event.count,
             name: event.name.as_deref().map(text),
+            name_base64: event.name.as_deref().and_then(base64_unless_text),
             bytes: event.bytes,
             error: event.error.as_deref().map(text),
+            error_base64: event.error.as_deref().and_then(base64_unless_text),
         }
     }
 }

@@ -34,7 +34,7 @@ use quintet_types::{
 
 pub use arrivals::Arrivals;
 pub use attention::{Finding, Level, Rule, Thresholds};
-pub use audit::AuditLog;
+pub use audit::{AuditLine, AuditLog, Entry};
 pub use budget::{ByteBudget, Share};
 pub use events::{
     Event, EventKind, EventsPage, EventsRequest, MessageEvent, News, NoEvents, Since, WATCHED_MAX,
@@ -43,12 +43,12 @@ pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use node::{ClusterNumbers, NodeNumbers};
 pub use reports::{
-    AuditLine, Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy,
-    Setting, Source, ThrottledClient,
+    Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy, Setting,
+    Source, ThrottledClient,
 };
 pub use schedules::{
-    LastRun, NotSteered, RunSeen, ScheduleAct, ScheduleSeen, Steered, TellSchedules, TellSteered,
-    WhichSchedules,
+    LastRun, NotSteered, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, Steered, TellSchedules,
+    TellSteered, WhichSchedules,
 };
 pub use spec::{
     BadSpec, SCHEDULE_NAME_MAX, ScheduleSpec, SpecMissed, SpecOverlap, SpecRepeat, SpecUnique,
@@ -81,6 +81,7 @@ pub type OnOutcome = Box<dyn FnOnce(Outcome, Name) + Send>;
 pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
 
 /// The way in. Shared by all threads.
+#[expect(unused_variables, reason = "of defaults, which have nothing to tell")]
 pub trait ClientApi: Send + Sync {
     /// Engine time.
     fn now(&self) -> Ms;
@@ -126,7 +127,6 @@ pub trait ClientApi: Send + Sync {
 
     /// Clients that a `[[limit]]` throttled: `most` of them at most, the latest first.
     fn throttled(&self, most: usize) -> Vec<ThrottledClient> {
-        let _ = most;
         Vec::new()
     }
 
@@ -139,7 +139,6 @@ pub trait ClientApi: Send + Sync {
     /// at the end, if there are any; with the series of single queues if `queues` says so. May take
     /// as long as there are queues. `None`: it has none.
     fn metrics(&self, exposition: Exposition, names: &[String], queues: bool) -> Option<String> {
-        let _ = (exposition, names, queues);
         None
     }
 
@@ -155,33 +154,27 @@ pub trait ClientApi: Send + Sync {
 
     /// History of a queue's numbers. `None`: it has not moved for a day, or too many others had.
     fn history(&self, queue: &Name) -> Option<History> {
-        let _ = queue;
         None
     }
 
     /// Adds the last hour of a queue, by the minute, to that of others. `None`: nobody looked yet.
-    fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
-        let _ = (queue, sum);
-    }
+    fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {}
 
     /// How fast a queue's messages came and left over the last minute that is over. `None`: as of
     /// [`ClientApi::history`].
     fn rates(&self, queue: &Name) -> Option<Rates> {
-        let _ = queue;
         None
     }
 
     /// The newest counts of a queue with these numbers. `None`: the server has not looked at it
     /// yet.
     fn recent(&self, queue: &QueueStats) -> Option<Recent> {
-        let _ = queue;
         None
     }
 
     /// The events of a queue's messages from number `after` on, 0: from now on; the queue is
     /// followed as long as somebody asks. `None`: too many others are.
     fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
-        let _ = (queue, after, contains);
         None
     }
 
@@ -190,14 +183,12 @@ pub trait ClientApi: Send + Sync {
     /// # Errors
     /// [`NoEvents`].
     fn events(&self, request: &EventsRequest) -> Result<EventsPage, NoEvents> {
-        let _ = request;
         Err(NoEvents::Failed("no log is kept".to_owned()))
     }
 
     /// Has `news` called, by any thread, when the log is durable for longer than up to a position
     /// of [`ClientApi::events`]; true: it is already. Nobody is called who was dropped.
     fn await_events(&self, next: &str, news: &News) -> bool {
-        let _ = (next, news);
         false
     }
 
@@ -218,20 +209,17 @@ pub trait ClientApi: Send + Sync {
 
     /// The end of a message that is gone. `None`: that is not known.
     fn end_of(&self, id: MessageId) -> Option<Ending> {
-        let _ = id;
         None
     }
 
     /// The newest attempts of a message that ended without success, by its first id or a later one,
     /// oldest first.
     fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
-        let _ = id;
         Vec::new()
     }
 
     /// The newest purge to which a message belongs perhaps whose end is not known any more.
     fn purge_of(&self, id: MessageId) -> Option<Ending> {
-        let _ = id;
         None
     }
 
@@ -243,7 +231,6 @@ pub trait ClientApi: Send + Sync {
     /// The settings of a queue in force, in the order of the documentation.
     /// Empty: nobody tells.
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
-        let _ = setup;
         Vec::new()
     }
 
@@ -257,7 +244,6 @@ pub trait ClientApi: Send + Sync {
         changes: &[Change],
         name: &str,
     ) -> Result<Overrides, NoChange> {
-        let _ = (changes, name);
         Ok(setup.own.clone())
     }
 
@@ -270,7 +256,7 @@ pub trait ClientApi: Send + Sync {
     ///
     /// # Errors
     /// They cannot be read.
-    fn audit(&self, _most: usize) -> io::Result<Vec<AuditLine>> {
+    fn audit(&self, most: usize) -> io::Result<Vec<AuditLine>> {
         Ok(Vec::new())
     }
 
@@ -286,49 +272,42 @@ pub trait ClientApi: Send + Sync {
     /// # Errors
     /// Why it was not done.
     fn order_node(&self, order: NodeOrder, node: &str) -> Result<String, String> {
-        let _ = (order, node);
         Err("this server is not a node of a cluster".to_owned())
     }
 
     /// Lists the connections behind the one of this number, as a page in JSON; perhaps later, from
     /// another thread. Dropped without a call where the server stops.
     fn clients(&self, after: Option<u64>, sender: TellPage) {
-        let _ = after;
         sender("[]".to_owned(), None);
     }
 
     /// Closes a connection; told, perhaps later, whether there was one of this
     /// number.
     fn close_client(&self, id: u64, sender: Box<dyn FnOnce(bool) + Send>) {
-        let _ = id;
         drop(sender);
     }
 
     /// Lists the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
     /// does.
     fn workers(&self, after: Option<String>, sender: TellPage) {
-        let _ = after;
         drop(sender);
     }
 
     /// Asks a worker of a client for more than it was asked so far; false: it is
     /// not known.
     fn steer_worker(&self, action: WorkerAction, wid: &str) -> bool {
-        let _ = (action, wid);
         false
     }
 
     /// Lists schedules, in a page; perhaps later, from another thread. Dropped without a call where
     /// the server stops.
     fn schedules(&self, which: WhichSchedules, sender: TellSchedules) {
-        let _ = which;
-        sender(Vec::new(), None);
+        sender(Ok((Vec::new(), None)));
     }
 
     /// Steers the schedule of this name; replies, perhaps later, when it is durable. Dropped
     /// without a call where the server stops.
     fn steer_schedule(&self, action: ScheduleAct, name: &str, sender: TellSteered) {
-        let _ = action;
         let name = name.to_owned();
         sender(Err(NotSteered::None {
             name,
@@ -338,14 +317,12 @@ pub trait ClientApi: Send + Sync {
 
     /// Refuses puts in a moment, or takes them again; false: the server is stopping.
     fn drain(&self, on: bool) -> bool {
-        let _ = on;
         false
     }
 
     /// Reads the configuration again, for this principal or for nobody in particular. `sender` is
     /// called later, from another thread; dropped where the server stops.
     fn reload(&self, principal: Option<Principal>, sender: TellReload) {
-        let _ = principal;
         drop(sender);
     }
 

@@ -133,22 +133,6 @@ impl Did {
     }
 }
 
-/// A line of the audit: an administrative act, or a login.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AuditLine {
-    /// Wall clock, ms since 1970.
-    pub at_ms: u64,
-    /// A user, or an account of the server's machine; empty: the server itself.
-    pub who: String,
-    /// The client's address; empty: the server's machine.
-    pub from: String,
-    pub act: String,
-    /// Which queue or the like.
-    pub what: String,
-    /// `ok`, or the word of an error.
-    pub result: String,
-}
-
 /// A cluster as one of its nodes sees it, with what the others say of themselves.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterSeen {

@@ -6,8 +6,11 @@ use quintet_types::{CommandError, MessageId};
 use super::shown::plain;
 use super::spec::{BadSpec, ScheduleSpec};
 
-/// Receives a page of schedules, and the name of its last one if more follow.
-pub type TellSchedules = Box<dyn FnOnce(Vec<ScheduleSeen>, Option<String>) + Send>;
+/// A page of schedules, and the name of its last one if more follow.
+pub type SchedulePage = (Vec<ScheduleSeen>, Option<String>);
+
+/// Receives a page of schedules, or why there is none.
+pub type TellSchedules = Box<dyn FnOnce(Result<SchedulePage, CommandError>) + Send>;
 
 /// Told what came of steering one.
 pub type TellSteered = Box<dyn FnOnce(Result<Steered, NotSteered>) + Send>;

@@ -1,4 +1,13 @@
-//! How names and bodies, which are bytes, are written for people.
+//! How names and bodies, which are bytes, are written for people, and in JSON.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+/// The bytes in base64, or `None` if they are text.
+pub fn base64_unless_text(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes);
+    text.is_err().then(|| BASE64_STANDARD.encode(bytes))
+}
 
 /// A part of what is shown: text, or bytes that are shown as `\xNN`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use quintet_types::Pattern;
 
 use super::Config;
 use super::schema::{bytes, number, text};
-use super::wrong::{Lines, Wrong, unknown};
+use super::wrong::{Lines, Wrong, known};
 
 /// Where systemd puts the files of `LoadCredential=`.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
@@ -118,12 +118,8 @@ pub(crate) const GRANT: &[AuthSpec<GrantTable>] = keys! {
 pub(crate) fn read<T: Default>(specs: &[AuthSpec<T>], table: &toml::Table) -> Result<T, Wrong> {
     let mut read = T::default();
     for (key, value) in table {
-        let wrong = |why| Wrong::of_key(key, why);
-        let spec = specs.iter().find(|spec| spec.key == key);
-        let spec = spec.ok_or_else(|| {
-            let known = specs.iter().map(|spec| spec.key);
-            wrong(unknown("key", key, known))
-        })?;
+        let spec = known(specs, key, |spec| spec.key, &[]);
+        let spec = spec.map_err(|why| Wrong::of_key(key, why))?;
         (spec.field)(&mut read)
             .set(value)
             .map_err(|why| Wrong::of_value(key, value, &why))?;

@@ -158,83 +158,50 @@ impl Cluster {
 
     /// Faults of these settings, a line each.
     pub fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
+        let (name, node, reads, listen) = (&self.name, self.node(), &self.reads, &self.listen);
+        let (groups, replicas, version) = (self.groups, self.replicas, &self.nats_version_min);
+        let times = [self.heartbeat_ms, self.lease_ms, self.takeover_after_ms];
+        let [heartbeat, lease, takeover_after] = times.map(show_duration);
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(plain) {
-            let name = &self.name;
-            faults.push(format!(
-                "name = {name:?} takes 1 to 64 letters, digits, - and _"
-            ));
-        }
-        let node = self.node();
-        if !(1..=255).contains(&node.len()) || !node.chars().all(|c| plain(c) || c == '.') {
-            faults.push(format!(
-                "node = {node:?} takes 1 to 255 letters, digits, -, _ and dots"
-            ));
-        }
-        let numbers = self.nats_version_min.split('.').map(str::parse::<u64>);
-        if numbers.clone().count() != 3 || numbers.clone().any(|number| number.is_err()) {
-            let least = &self.nats_version_min;
-            faults.push(format!(
-                "nats_version_min = {least:?} takes a version, such as \"2.15.1\""
-            ));
-        }
-        if self.peer_address().len() > usize::from(u16::MAX) {
-            faults.push("advertise is longer than 65535 bytes".to_owned());
-        }
-        if self.heartbeat_ms == 0 || 2 * self.heartbeat_ms > self.lease_ms {
-            faults.push(format!(
-                "heartbeat = {} is more than half of lease = {}, or 0",
-                show_duration(self.heartbeat_ms),
-                show_duration(self.lease_ms)
-            ));
-        }
-        if 2 * self.takeover_after_ms < 3 * self.lease_ms {
-            faults.push(format!(
-                "takeover_after = {} is less than one and a half times lease = {}",
-                show_duration(self.takeover_after_ms),
-                show_duration(self.lease_ms)
-            ));
-        }
-        if self.replicas < 3 && !self.allow_unsafe {
-            faults.push(format!(
-                "replicas = {} survives the loss of no server: set 3, or allow_unsafe = true",
-                self.replicas
-            ));
-        }
-        if !["lease", "log"].contains(&self.reads.as_str()) {
-            faults.push(format!(
-                "reads = {:?} takes \"lease\" or \"log\"",
-                self.reads
-            ));
-        }
-        if self.groups != 1 {
-            faults.push(format!(
-                "groups = {}: this version knows one group of queues, groups = 1",
-                self.groups
-            ));
-        }
-        if self.user.is_empty() != self.password_file.is_empty() {
-            faults.push("user and password_file go together: set both".to_owned());
-        }
-        if self.tls_cert.is_empty() != self.tls_key.is_empty() {
-            faults.push("tls_cert and tls_key go together: set both".to_owned());
-        }
+        let is_number = |text: &str| text.parse::<u64>().is_ok();
         let files = [&self.peer_tls_ca, &self.peer_tls_cert, &self.peer_tls_key];
         let named = files.iter().filter(|file| !file.is_empty()).count();
-        if named % 3 != 0 {
-            faults.push(
-                "peer_tls_ca, peer_tls_cert and peer_tls_key go together: set all three".to_owned(),
-            );
-        }
         let near = |at: SocketAddr| at.ip().is_loopback();
-        let local = self.listen.parse::<SocketAddr>().is_ok_and(near);
-        if !local && named == 0 && !self.peer_insecure {
-            faults.push(format!(
-                "listen = {:?} is open to other machines: set peer_tls_ca, peer_tls_cert and \
-                 peer_tls_key, or peer_insecure = true",
-                self.listen
-            ));
+        let local = listen.parse::<SocketAddr>().is_ok_and(near);
+        let mut faults = Vec::new();
+        macro_rules! faults_if {
+            ($($wrong:expr => $says:literal;)*) => {
+                $(if $wrong { faults.push(format_args!($says).to_string()); })*
+            };
+        }
+        faults_if! {
+            !(1..=64).contains(&name.len()) || !name.chars().all(plain) =>
+                "name = {name:?} takes 1 to 64 letters, digits, - and _";
+            !(1..=255).contains(&node.len()) || !node.chars().all(|c| plain(c) || c == '.') =>
+                "node = {node:?} takes 1 to 255 letters, digits, -, _ and dots";
+            version.split('.').count() != 3 || !version.split('.').all(is_number) =>
+                "nats_version_min = {version:?} takes a version, such as \"2.15.1\"";
+            self.peer_address().len() > usize::from(u16::MAX) =>
+                "advertise is longer than 65535 bytes";
+            self.heartbeat_ms == 0 || 2 * self.heartbeat_ms > self.lease_ms =>
+                "heartbeat = {heartbeat} is more than half of lease = {lease}, or 0";
+            2 * self.takeover_after_ms < 3 * self.lease_ms =>
+                "takeover_after = {takeover_after} is less than one and a half times lease = {lease}";
+            replicas < 3 && !self.allow_unsafe =>
+                "replicas = {replicas} survives the loss of no server: set 3, or allow_unsafe = true";
+            !["lease", "log"].contains(&reads.as_str()) =>
+                "reads = {reads:?} takes \"lease\" or \"log\"";
+            groups != 1 =>
+                "groups = {groups}: this version knows one group of queues, groups = 1";
+            self.user.is_empty() != self.password_file.is_empty() =>
+                "user and password_file go together: set both";
+            self.tls_cert.is_empty() != self.tls_key.is_empty() =>
+                "tls_cert and tls_key go together: set both";
+            named % 3 != 0 =>
+                "peer_tls_ca, peer_tls_cert and peer_tls_key go together: set all three";
+            !local && named == 0 && !self.peer_insecure =>
+                "listen = {listen:?} is open to other machines: set peer_tls_ca, peer_tls_cert and \
+                 peer_tls_key, or peer_insecure = true";
         }
         faults
     }

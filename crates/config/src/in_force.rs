@@ -24,33 +24,23 @@ impl Config {
             for spec in specs {
                 let value = (spec.field)(&mut own).show();
                 let differs = value != (spec.field)(&mut usual).show();
-                all.push(Setting {
-                    table: table.to_owned(),
-                    key: spec.key.to_owned(),
-                    value,
-                    source: match command_line.says(table, spec.key) {
-                        true => Source::CommandLine,
-                        false => file_if(differs),
-                    },
-                    help: spec.help.to_owned(),
-                    locked: false,
-                    set_by: None,
-                });
+                let source = match command_line.says(table, spec.key) {
+                    true => Source::CommandLine,
+                    false => file_if(differs),
+                };
+                all.push(setting(table, spec.key, value, source, spec.help));
             }
         }
         all.extend(self.settings_of_queues());
-        let listeners = self.listen.iter().map(|listen| Setting {
-            table: format!("[[listen]] {}", listen.served.name()),
-            key: "address".to_owned(),
-            value: listen.address.to_string(),
-            source: match (listen.is_default, command_line.names_listeners()) {
+        let listeners = self.listen.iter().map(|listen| {
+            let source = match (listen.is_default, command_line.names_listeners()) {
                 (true, _) => Source::Default,
                 (false, true) => Source::CommandLine,
                 (false, false) => Source::File,
-            },
-            help: listen.served.about().to_owned(),
-            locked: false,
-            set_by: None,
+            };
+            let table = format!("[[listen]] {}", listen.served.name());
+            let (value, about) = (listen.address.to_string(), listen.served.about());
+            setting(&table, "address", value, source, about)
         });
         all.extend(listeners);
         all
@@ -65,14 +55,10 @@ impl Config {
         for spec in QUEUE_SETTINGS {
             let value = (spec.show)(&settings);
             let differs = value != (spec.show)(&usual);
+            let source = file_if(differs || (spec.among)(&self.defaults));
             all.push(Setting {
-                table: "[defaults]".to_owned(),
-                key: spec.key.to_owned(),
-                value,
-                source: file_if(differs || (spec.among)(&self.defaults)),
-                help: spec.help.to_owned(),
                 locked: spec.is_in(settings.locked),
-                set_by: None,
+                ..setting("[defaults]", spec.key, value, source, spec.help)
             });
         }
         for (name, overrides) in &self.rules {
@@ -88,19 +74,10 @@ impl Config {
                 let value = print::script_value(key, value, Secrets::Hidden);
                 (key, value, "")
             });
-            all.extend(
-                of_queues
-                    .chain(of_scripts)
-                    .map(|(key, value, help)| Setting {
-                        table: format!("{RULE} {name}"),
-                        key: key.to_owned(),
-                        value,
-                        source: Source::File,
-                        help: help.to_owned(),
-                        locked: false,
-                        set_by: None,
-                    }),
-            );
+            let table = format!("{RULE} {name}");
+            for (key, value, help) in of_queues.chain(of_scripts) {
+                all.push(setting(&table, key, value, Source::File, help));
+            }
         }
         all
     }
@@ -123,20 +100,30 @@ impl Config {
             let locked = spec.is_in(setup.settings.locked);
             // Tags that say who set the others are none of the user's.
             let own = !locked && (spec.among)(&setup.own) && (spec.key != "tags" || value != "{}");
+            let source = match own {
+                true => Source::Queue,
+                false => file_if(differs || says(spec)),
+            };
             Setting {
-                table: String::new(),
-                key: spec.key.to_owned(),
-                value,
-                source: match own {
-                    true => Source::Queue,
-                    false => file_if(differs || says(spec)),
-                },
-                help: spec.help.to_owned(),
                 locked: locked || FIXED.contains(&spec.key),
                 set_by: set_by(setup, spec.key).filter(|_| own),
+                ..setting("", spec.key, value, source, spec.help)
             }
         });
         listed.collect()
+    }
+}
+
+/// A setting that is not locked.
+fn setting(table: &str, key: &str, value: String, source: Source, help: &str) -> Setting {
+    Setting {
+        table: table.to_owned(),
+        key: key.to_owned(),
+        value,
+        source,
+        help: help.to_owned(),
+        locked: false,
+        set_by: None,
     }
 }
 

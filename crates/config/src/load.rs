@@ -11,7 +11,7 @@ use super::cluster::CLUSTER;
 use super::queues::{QUEUE_SETTINGS, SCRIPT_KEYS};
 use super::schema::{SETTINGS, duration, parse_sync, takes, text};
 use super::units::show_bytes;
-use super::wrong::{Lines, Wrong, renamed, unknown};
+use super::wrong::{Lines, Wrong, known, renamed, unknown};
 use super::{
     Address, Config, Listen, ListenTls, Served, TlsMode, auth, control, limits, schedules, scripts,
     webhooks,
@@ -212,52 +212,21 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
             config.defaults = overrides(as_table(value, "[defaults]")?, &["name"], "[defaults]")?;
             Ok(())
         }
-        "queue" => each(value, "[[queue]]", |table| {
-            let name = table
-                .get("name")
-                .and_then(toml::Value::as_str)
-                .filter(|name| !name.is_empty())
-                .ok_or_else(|| "a [[queue]] needs name = \"queue or pattern\"".to_owned())?;
-            let place = format!("[[queue]] {name}");
-            let overrides = overrides(table, &[], &place)?;
-            let own = Name::new(name.as_bytes());
-            if overrides.expire_to.as_ref() == Some(&own) {
-                let why = "expire_to is the queue itself: its expired messages would be lost";
-                return Err(Wrong::of_key("expire_to", why.to_owned()).within(&place));
-            }
-            config.rules.push((name.to_owned(), overrides));
-            let script = scripts::read(name, table).map_err(|wrong| wrong.within(&place))?;
-            config.scripts.extend(script);
-            Ok(())
-        }),
+        "queue" => each(value, "[[queue]]", |table| rule(table, config)),
         "listen" => each(value, "[[listen]]", |table| {
             config.listen.push(listener(table)?);
             Ok(())
         }),
-        "user" => rows(value, "[[user]]", auth::USER, &mut config.users),
-        "grant" => rows(value, "[[grant]]", auth::GRANT, &mut config.grants),
-        "limit" => rows(value, "[[limit]]", limits::LIMIT, &mut config.limits),
-        "cron" => rows(value, "[[cron]]", schedules::CRON, &mut config.crons),
-        "schedule" => rows(
-            value,
-            "[[schedule]]",
-            schedules::SCHEDULE,
-            &mut config.schedules,
-        ),
-        "webhook" => rows(
-            value,
-            "[[webhook]]",
-            webhooks::WEBHOOK,
-            &mut config.webhooks,
-        ),
+        "user" => rows(value, name, auth::USER, &mut config.users),
+        "grant" => rows(value, name, auth::GRANT, &mut config.grants),
+        "limit" => rows(value, name, limits::LIMIT, &mut config.limits),
+        "cron" => rows(value, name, schedules::CRON, &mut config.crons),
+        "schedule" => rows(value, name, schedules::SCHEDULE, &mut config.schedules),
+        "webhook" => rows(value, name, webhooks::WEBHOOK, &mut config.webhooks),
         "cluster" => {
             for (key, value) in as_table(value, "[cluster]")? {
-                let wrong = |why| Wrong::of_key(key, why).within("[cluster]");
-                let spec = CLUSTER.iter().find(|spec| spec.key == key);
-                let spec = spec.ok_or_else(|| {
-                    let known = CLUSTER.iter().map(|spec| spec.key);
-                    wrong(unknown("key", key, known))
-                })?;
+                let spec = known(CLUSTER, key, |spec| spec.key, &[]);
+                let spec = spec.map_err(|why| Wrong::of_key(key, why).within("[cluster]"))?;
                 (spec.field)(config)
                     .set(value)
                     .map_err(|why| Wrong::of_value(key, value, &why).within("[cluster]"))?;
@@ -265,17 +234,31 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
             Ok(())
         }
         key => {
-            let spec = SETTINGS
-                .iter()
-                .find(|spec| spec.key == key)
-                .ok_or_else(|| {
-                    let known = SETTINGS.iter().map(|spec| spec.key);
-                    unknown("key", key, known.chain(TABLES.iter().copied()))
-                })?;
+            let spec = known(SETTINGS, key, |spec| spec.key, TABLES)?;
             let set = (spec.field)(config).set(value);
             set.map_err(|why| Wrong::of_value(key, value, &why))
         }
     }
+}
+
+/// Reads a `[[queue]]` table.
+fn rule(table: &toml::Table, config: &mut Config) -> Result<(), Wrong> {
+    let name = table
+        .get("name")
+        .and_then(toml::Value::as_str)
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| "a [[queue]] needs name = \"queue or pattern\"".to_owned())?;
+    let place = format!("[[queue]] {name}");
+    let overrides = overrides(table, &[], &place)?;
+    let own = Name::new(name.as_bytes());
+    if overrides.expire_to.as_ref() == Some(&own) {
+        let why = "expire_to is the queue itself: its expired messages would be lost";
+        return Err(Wrong::of_key("expire_to", why.to_owned()).within(&place));
+    }
+    config.rules.push((name.to_owned(), overrides));
+    let script = scripts::read(name, table).map_err(|wrong| wrong.within(&place))?;
+    config.scripts.extend(script);
+    Ok(())
 }
 
 /// Reads all tables of a name.
@@ -300,13 +283,14 @@ fn each(
 /// Reads tables that are rows of these fields.
 fn rows<T: Default>(
     value: &toml::Value,
-    place: &str,
+    name: &str,
     fields: &[auth::AuthSpec<T>],
     into: &mut Vec<T>,
 ) -> Result<(), Wrong> {
-    each(value, place, |table| {
+    let place = format!("[[{name}]]");
+    each(value, &place, |table| {
         let row = auth::read(fields, table);
-        into.push(row.map_err(|wrong| wrong.within(place))?);
+        into.push(row.map_err(|wrong| wrong.within(&place))?);
         Ok(())
     })
 }
@@ -326,15 +310,9 @@ fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overr
         if named && (key == "name" || SCRIPT_KEYS.contains(&key.as_str())) {
             continue;
         }
-        let wrong = |why| Wrong::of_key(key, why).within(place);
-        let spec = QUEUE_SETTINGS
-            .iter()
-            .find(|spec| spec.key == key)
-            .ok_or_else(|| {
-                let known = QUEUE_SETTINGS.iter().map(|spec| spec.key);
-                let of_scripts = SCRIPT_KEYS.iter().copied().filter(|_| named);
-                wrong(unknown("key", key, known.chain(of_scripts)))
-            })?;
+        let of_scripts = if named { SCRIPT_KEYS } else { &[] };
+        let spec = known(QUEUE_SETTINGS, key, |spec| spec.key, of_scripts);
+        let spec = spec.map_err(|why| Wrong::of_key(key, why).within(place))?;
         (spec.set)(&mut overrides, value)
             .map_err(|why| Wrong::of_value(key, value, &why).within(place))?;
     }
@@ -386,13 +364,8 @@ fn set(listen: &mut Listen, key: &str, value: &toml::Value) -> Result<(), Wrong>
         "tls_key" => listen.tls.key = words(value)?,
         "tls_client_ca" => listen.tls.client_ca = words(value)?,
         key => {
-            let options = listen.served.options();
-            let spec = options.iter().find(|spec| spec.name == key);
-            let spec = spec.ok_or_else(|| {
-                let known = options.iter().map(|spec| spec.name);
-                let known = known.chain(LISTEN_KEYS.iter().copied());
-                Wrong::of_key(key, unknown("key", key, known))
-            })?;
+            let spec = known(listen.served.options(), key, |spec| spec.name, LISTEN_KEYS);
+            let spec = spec.map_err(|why| Wrong::of_key(key, why))?;
             let read = option_value(value, spec.default).map_err(fail)?;
             let set = listen.options.set(key, read);
             set.map_err(|why| Wrong::of_key(key, why))?;

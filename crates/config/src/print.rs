@@ -13,7 +13,7 @@ use super::schedules::{CRON, SCHEDULE};
 use super::schema::{SETTINGS, quoted};
 use super::units::{show_bytes, show_duration};
 use super::webhooks::WEBHOOK;
-use super::{Config, scripts};
+use super::{Config, Listen, scripts};
 
 /// Treatment of passwords and the like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,45 +49,7 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
         line(&mut out, spec.key, &(spec.field)(&mut config).show());
         out.push('\n');
     }
-    comment(
-        &mut out,
-        "Settings of every queue, unless a [[queue]] has its own. SIGHUP reloads them.",
-    );
-    out.push_str("[defaults]\n");
-    let mut settings = QueueSettings::of_server();
-    config.defaults.lay_over(&mut settings);
-    for spec in QUEUE_SETTINGS {
-        comment(&mut out, spec.help);
-        line(&mut out, spec.key, &(spec.show)(&settings));
-    }
-    out.push('\n');
-    comment(
-        &mut out,
-        "One table per queue or pattern (* any run of characters, ? any one), with the keys of \
-         [defaults]. Later ones win over earlier, exact names over patterns. SIGHUP reloads them.",
-    );
-    if config.rules.is_empty() {
-        comment(&mut out, "[[queue]]");
-        comment(&mut out, "name = \"work*\"");
-        comment(&mut out, "messages_max = 1000");
-    }
-    for (name, overrides) in &config.rules {
-        out.push_str("[[queue]]\n");
-        line(&mut out, "name", &quoted(name));
-        // Only what differs from the defaults was said by the rule or has no effect.
-        let mut ruled = settings.clone();
-        overrides.lay_over(&mut ruled);
-        for spec in QUEUE_SETTINGS {
-            let shown = (spec.show)(&ruled);
-            if shown != (spec.show)(&settings) {
-                line(&mut out, spec.key, &shown);
-            }
-        }
-        for (key, value) in scripts::of(&config.scripts, name) {
-            line(&mut out, key, &script_value(key, value, secrets));
-        }
-    }
-    out.push('\n');
+    queues(&mut out, &config, secrets);
     comment(
         &mut out,
         "This server as a node of a cluster: docs/cluster.md.",
@@ -98,113 +60,126 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
         line(&mut out, spec.key, &(spec.field)(&mut config).show());
     }
     out.push('\n');
-    tables(
-        &mut out,
-        "user",
-        "Users. Without a [[user]] and a [[grant]] every client may do everything. SIGHUP \
-         reloads them: open connections get the new rights.",
-        (USER, &config.users),
-        |key, value| match secrets {
-            Secrets::Hidden if HASHES.contains(&key) => hidden(value),
-            Secrets::Hidden | Secrets::Shown => value.to_owned(),
-        },
-    );
-    tables(
-        &mut out,
-        "grant",
-        "Rights of users; they have no others. SIGHUP reloads them.",
-        (GRANT, &config.grants),
-        |_, value| value.to_owned(),
-    );
-    tables(
-        &mut out,
-        "limit",
-        "Limits of each address or each user. SIGHUP reloads them.",
-        (LIMIT, &config.limits),
-        |_, value| value.to_owned(),
-    );
-    tables(
-        &mut out,
-        "cron",
-        "Schedules by the calendar (docs/schedules.md). SIGHUP reloads them.",
-        (CRON, &config.crons),
-        |_, value| value.to_owned(),
-    );
-    tables(
-        &mut out,
-        "schedule",
-        "Schedules by the calendar, at intervals or at moments.",
-        (SCHEDULE, &config.schedules),
-        |_, value| value.to_owned(),
-    );
-    tables(
-        &mut out,
-        "webhook",
-        "Addresses that get the events of messages (docs/events.md).",
-        (WEBHOOK, &config.webhooks),
-        |key, value| match secrets {
-            // Some have a token in the address.
-            Secrets::Hidden if key == "url" => hidden(value),
-            Secrets::Hidden | Secrets::Shown => value.to_owned(),
-        },
-    );
+    macro_rules! all {
+        ($($name:literal $specs:ident $tables:ident hides $keys:expr, $about:literal;)*) => {
+            $(tables(&mut out, $name, $about, ($specs, &config.$tables), hides(secrets, $keys));)*
+        };
+    }
+    all! {
+        "user" USER users hides HASHES,
+            "Users. Without a [[user]] and a [[grant]] every client may do everything. SIGHUP \
+             reloads them: open connections get the new rights.";
+        "grant" GRANT grants hides &[],
+            "Rights of users; they have no others. SIGHUP reloads them.";
+        "limit" LIMIT limits hides &[],
+            "Limits of each address or each user. SIGHUP reloads them.";
+        "cron" CRON crons hides &[],
+            "Schedules by the calendar (docs/schedules.md). SIGHUP reloads them.";
+        "schedule" SCHEDULE schedules hides &[],
+            "Schedules by the calendar, at intervals or at moments.";
+        // Some have a token in the address.
+        "webhook" WEBHOOK webhooks hides &["url"],
+            "Addresses that get the events of messages (docs/events.md).";
+    }
     comment(
         &mut out,
         "One table per listener. Each protocol has options of its own.",
     );
     for listen in &config.listen {
-        out.push_str("[[listen]]\n");
-        comment(&mut out, listen.served.about());
-        line(&mut out, "protocol", &quoted(listen.served.name()));
-        comment(
-            &mut out,
-            "HOST:PORT, :PORT, PORT (both on 127.0.0.1) or unix:PATH.",
-        );
-        line(&mut out, "address", &quoted(&listen.address.to_string()));
-        comment(
-            &mut out,
-            "Connections without traffic are closed after this time; 0: never.",
-        );
-        line(&mut out, "idle", &quoted(&show_duration(listen.idle_ms)));
-        comment(
-            &mut out,
-            "Clients are this user until they log in as another; empty: no user.",
-        );
-        line(&mut out, "user", &quoted(&listen.user));
-        comment(
-            &mut out,
-            "Listen beyond this machine without a login; otherwise an error at the start.",
-        );
-        line(&mut out, "insecure", &listen.insecure.to_string());
-        let tls = &listen.tls;
-        comment(
-            &mut out,
-            "TLS: \"auto\" (as the server's tls says), \"off\", \"on\" or \"self-signed\"; files of \
-             its own, empty: the server's.",
-        );
-        line(&mut out, "tls", &quoted(tls.mode.name()));
-        line(&mut out, "tls_cert", &quoted(&tls.cert));
-        line(&mut out, "tls_key", &quoted(&tls.key));
-        line(&mut out, "tls_client_ca", &quoted(&tls.client_ca));
-        for spec in listen.served.options() {
-            comment(&mut out, spec.help);
-            let value = match secrets {
-                Secrets::Hidden if PASSWORDS.contains(&spec.name) => {
-                    let text = listen.options.text(spec.name);
-                    quoted(&match (spec.name, text) {
-                        (_, "") => String::new(),
-                        ("password", _) => HIDDEN.to_owned(),
-                        _ => without_passwords(text),
-                    })
-                }
-                Secrets::Hidden | Secrets::Shown => {
-                    option(&listen.options, spec.name, spec.default)
-                }
-            };
-            line(&mut out, spec.name, &value);
-        }
+        listener(&mut out, listen, secrets);
     }
     out
+}
+
+/// Those of these keys whose values are hidden.
+fn hides(secrets: Secrets, keys: &'static [&'static str]) -> &'static [&'static str] {
+    match secrets {
+        Secrets::Hidden => keys,
+        Secrets::Shown => &[],
+    }
+}
+
+/// `[defaults]` and each `[[queue]]`.
+fn queues(out: &mut String, config: &Config, secrets: Secrets) {
+    comment(
+        out,
+        "Settings of every queue, unless a [[queue]] has its own. SIGHUP reloads them.",
+    );
+    out.push_str("[defaults]\n");
+    let mut settings = QueueSettings::of_server();
+    config.defaults.lay_over(&mut settings);
+    for spec in QUEUE_SETTINGS {
+        comment(out, spec.help);
+        line(out, spec.key, &(spec.show)(&settings));
+    }
+    out.push('\n');
+    comment(
+        out,
+        "One table per queue or pattern (* any run of characters, ? any one), with the keys of \
+         [defaults]. Later ones win over earlier, exact names over patterns. SIGHUP reloads them.",
+    );
+    if config.rules.is_empty() {
+        comment(out, "[[queue]]");
+        comment(out, "name = \"work*\"");
+        comment(out, "messages_max = 1000");
+    }
+    for (name, overrides) in &config.rules {
+        out.push_str("[[queue]]\n");
+        line(out, "name", &quoted(name));
+        // Only what differs from the defaults was said by the rule or has no effect.
+        let mut ruled = settings.clone();
+        overrides.lay_over(&mut ruled);
+        for spec in QUEUE_SETTINGS {
+            let shown = (spec.show)(&ruled);
+            if shown != (spec.show)(&settings) {
+                line(out, spec.key, &shown);
+            }
+        }
+        for (key, value) in scripts::of(&config.scripts, name) {
+            line(out, key, &script_value(key, value, secrets));
+        }
+    }
+    out.push('\n');
+}
+
+/// A `[[listen]]` table.
+fn listener(out: &mut String, listen: &Listen, secrets: Secrets) {
+    out.push_str("[[listen]]\n");
+    let tls = &listen.tls;
+    macro_rules! rows {
+        ($($key:literal = $value:expr, $about:expr;)*) => {
+            $(comment(out, $about); line(out, $key, &$value);)*
+        };
+    }
+    rows! {
+        "protocol" = quoted(listen.served.name()),
+            listen.served.about();
+        "address" = quoted(&listen.address.to_string()),
+            "HOST:PORT, :PORT, PORT (both on 127.0.0.1) or unix:PATH.";
+        "idle" = quoted(&show_duration(listen.idle_ms)),
+            "Connections without traffic are closed after this time; 0: never.";
+        "user" = quoted(&listen.user),
+            "Clients are this user until they log in as another; empty: no user.";
+        "insecure" = listen.insecure.to_string(),
+            "Listen beyond this machine without a login; otherwise an error at the start.";
+        "tls" = quoted(tls.mode.name()),
+            "TLS: \"auto\" (as the server's tls says), \"off\", \"on\" or \"self-signed\"; files of \
+             its own, empty: the server's.";
+    }
+    line(out, "tls_cert", &quoted(&tls.cert));
+    line(out, "tls_key", &quoted(&tls.key));
+    line(out, "tls_client_ca", &quoted(&tls.client_ca));
+    for spec in listen.served.options() {
+        comment(out, spec.help);
+        let value = match (spec.name, &listen.options) {
+            (name, options) if !hides(secrets, PASSWORDS).contains(&name) => {
+                option(options, name, spec.default)
+            }
+            ("password", options) if !options.text("password").is_empty() => quoted(HIDDEN),
+            (name, options) => quoted(&without_passwords(options.text(name))),
+        };
+        line(out, spec.name, &value);
+    }
 }
 
 /// Takes names and passwords out of addresses.
@@ -225,13 +200,13 @@ pub(crate) fn script_value(key: &str, value: String, secrets: Secrets) -> String
     }
 }
 
-/// Tables of users or grants; without one, commented out what they take.
+/// Tables of a name; without one, commented out what they take. The values of `hides` are hidden.
 fn tables<T: Clone + Default>(
     out: &mut String,
     name: &str,
     about: &str,
     (specs, tables): (&[AuthSpec<T>], &[T]),
-    shown: impl Fn(&str, &str) -> String,
+    hides: &[&str],
 ) {
     comment(out, about);
     if tables.is_empty() {
@@ -244,15 +219,19 @@ fn tables<T: Clone + Default>(
         let mut table = table.clone();
         out.push_str(&format!("[[{name}]]\n"));
         for spec in specs {
+            let shown = |text: &str| match hides.contains(&spec.key) {
+                true => quoted(&hidden(text)),
+                false => quoted(text),
+            };
             let value = match (spec.field)(&mut table) {
                 AuthField::Text(text) if text.is_empty() => continue,
                 AuthField::List(list) if list.is_empty() => continue,
                 AuthField::Number(None) | AuthField::Bytes(None) => continue,
                 AuthField::Number(Some(number)) => number.to_string(),
                 AuthField::Bytes(Some(bytes)) => quoted(&show_bytes(*bytes)),
-                AuthField::Text(text) => quoted(&shown(spec.key, text)),
+                AuthField::Text(text) => shown(text),
                 AuthField::List(list) => {
-                    let list = list.iter().map(|one| quoted(&shown(spec.key, one)));
+                    let list = list.iter().map(|one| shown(one));
                     format!("[{}]", list.collect::<Vec<_>>().join(", "))
                 }
             };

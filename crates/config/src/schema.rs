@@ -75,7 +75,8 @@ pub(crate) const SETTINGS: &[Spec] = settings! {
     fixed "io_threads" Number(io_threads, 0, 64)
         "Threads that serve connections, at most 64; 0: one for every two cores.";
     fixed "http_threads" Number(http_threads, 0, 64)
-        "Threads for http, and as many for sqs, at most 64; 0: one for each core, at most 8.";
+        "Most threads for http, and as many for sqs, up to 64; they begin with connections. 0: one \
+         for each core, at most 8.";
     live "connections_max" Number(connections_max, 1, 1_000_000)
         "Most connections over all listeners except http and sqs; more are closed at once.";
     live "connection_memory" Bytes(connection_memory, 0, 1 << 40)

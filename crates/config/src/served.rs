@@ -15,6 +15,17 @@ pub enum Served {
     Sqs,
 }
 
+/// A field of the protocol, or the constant of HTTP or SQS.
+macro_rules! of_kind {
+    ($served:expr, $field:ident, $constant:ident) => {
+        match $served {
+            Served::Protocol(protocol) => protocol.$field,
+            Served::Http => http::$constant,
+            Served::Sqs => sqs::$constant,
+        }
+    };
+}
+
 impl Served {
     /// All default listeners, in the order in which they are shown.
     pub fn all() -> impl Iterator<Item = Served> {
@@ -29,38 +40,22 @@ impl Served {
 
     /// Its name in the configuration and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Served::Protocol(protocol) => protocol.name,
-            Served::Http => http::NAME,
-            Served::Sqs => sqs::NAME,
-        }
+        of_kind!(self, name, NAME)
     }
 
     /// The port without an `address` in `[[listen]]`.
     pub fn port(self) -> u16 {
-        match self {
-            Served::Protocol(protocol) => protocol.port,
-            Served::Http => http::PORT,
-            Served::Sqs => sqs::PORT,
-        }
+        of_kind!(self, port, PORT)
     }
 
     /// One line about it.
     pub(crate) fn about(self) -> &'static str {
-        match self {
-            Served::Protocol(protocol) => protocol.about,
-            Served::Http => http::ABOUT,
-            Served::Sqs => sqs::ABOUT,
-        }
+        of_kind!(self, about, ABOUT)
     }
 
     /// Options of its listeners.
     pub(crate) fn options(self) -> &'static [OptionSpec] {
-        match self {
-            Served::Protocol(protocol) => protocol.options,
-            Served::Http => http::OPTIONS,
-            Served::Sqs => sqs::OPTIONS,
-        }
+        of_kind!(self, options, OPTIONS)
     }
 
     /// Says whether a listener can have these options.

@@ -280,6 +280,22 @@ fn misplaced(key: &str) -> Option<String> {
 /// So many are named in the error for an unknown one.
 const FEW: usize = 16;
 
+/// The row of a table of keys that has this key.
+///
+/// # Errors
+/// No row has it: names what it may be, also of `more`.
+pub(crate) fn known<'a, T>(
+    rows: &'a [T],
+    key: &str,
+    of: fn(&T) -> &'static str,
+    more: &[&'static str],
+) -> Result<&'a T, String> {
+    rows.iter().find(|row| of(row) == key).ok_or_else(|| {
+        let all = rows.iter().map(of).chain(more.iter().copied());
+        unknown("key", key, all)
+    })
+}
+
 /// "unknown key", with the one that is called so elsewhere, or its table, or the nearest known one,
 /// or the version: a file that a newer one reads may have keys that nobody knows here.
 pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {

@@ -3,17 +3,19 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use askama::Template;
-use quintet_types::{BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Principal, Verb};
+use quintet_types::{
+    BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Operation, Principal, Verb,
+};
 
 use super::frame::Frame;
 use super::listing::{self, Which};
 use super::names::Named;
 use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::Form;
+use quintet_http::{Form, locked};
 
 /// Questions that wait for an answer; the oldest go when there are more.
 const QUESTIONS_MAX: usize = 1024;
@@ -50,14 +52,14 @@ impl BulkOperation {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
-    /// The right it needs; `some`: messages by their ids.
-    fn verb(self, some: bool) -> Verb {
+    /// The operation that it is; `some`: on messages by their ids.
+    pub(super) fn operation(self, some: bool) -> Operation {
         match self {
-            Self::Delete | Self::Cancel if some => Verb::Delete,
-            Self::Purge | Self::Delete | Self::Cancel => Verb::Flush,
-            Self::Move | Self::Redrive => Verb::Move,
-            Self::Retry => Verb::Kick,
-            Self::Drop => Verb::Drop,
+            Self::Delete | Self::Cancel if some => Operation::Delete,
+            Self::Purge | Self::Delete | Self::Cancel => Operation::Flush,
+            Self::Move | Self::Redrive => Operation::Move,
+            Self::Retry => Operation::Kick,
+            Self::Drop => Operation::Drop,
         }
     }
 
@@ -129,7 +131,7 @@ pub(super) struct Questions {
 impl Questions {
     /// Keeps a question; answers its token.
     pub(super) fn keep(&self, question: Question) -> String {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         waiting.0 += 1;
         let token = format!(
             "{:016x}{:016x}",
@@ -146,7 +148,7 @@ impl Questions {
     /// The question of this token, once, for the user that asked it, if it is not too
     /// old.
     pub(super) fn take(&self, token: &str, who: Option<Principal>, now: Ms) -> Option<Question> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         waiting
             .1
             .retain(|(_, question)| now.since(question.requested_at) <= WAITS_MS);
@@ -207,7 +209,7 @@ pub(super) async fn page(
     let ids = ids(&form)?;
     if !context
         .requester
-        .may_to(operation.verb(!ids.is_empty()), &queue)
+        .may_ask(operation.operation(!ids.is_empty()), &queue)
     {
         return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }
@@ -315,44 +317,50 @@ async fn worked_on(context: &PageRequest, question: &Question) -> Option<StateRo
     })
 }
 
-async fn show(context: &PageRequest, mut question: Question, which: &Which) -> Answer {
-    let (operation, queue) = (question.operation, question.queue.clone());
-    let stats = context.stats(&queue).await?;
-    let mut rows = Vec::new();
-    let mut more = false;
+/// Counts the messages in question, state by state; `more`: there are more than were counted.
+async fn rows(
+    context: &PageRequest,
+    question: &mut Question,
+    reserved: u64,
+) -> Result<(Vec<StateRow>, bool), Problem> {
+    let operation = question.operation;
+    let (mut rows, mut more) = (Vec::new(), false);
     if !question.ids.is_empty() {
         question.counted = question.ids.len() as u64;
-        rows.extend(worked_on(context, &question).await);
-    } else {
-        for state in question.states.clone() {
-            let (number, all) = count(context, &question, state).await?;
-            question.counted += number;
-            more |= !all;
-            if number > 0 || question.states.len() == 1 {
-                let least = if all { "" } else { "at least " };
-                rows.push(StateRow {
-                    word: listing::word(state),
-                    says: format!(
-                        "{least}{} {}",
-                        words::count(number),
-                        will(operation, number)
-                    ),
-                });
-            }
-        }
-        let others_reserved =
-            stats.gauges.reserved > 0 && !question.states.contains(&ListState::Reserved);
-        if others_reserved && operation.loses() {
-            let stay = match operation == BulkOperation::Drop {
-                true => "are deleted when their consumers release them",
-                false => "stay: their consumers finish them, or they become ready again",
-            };
+        rows.extend(worked_on(context, question).await);
+        return Ok((rows, more));
+    }
+    for state in question.states.clone() {
+        let (number, all) = count(context, question, state).await?;
+        question.counted += number;
+        more |= !all;
+        if number > 0 || question.states.len() == 1 {
+            let least = if all { "" } else { "at least " };
+            let (count, will) = (words::count(number), will(operation, number));
             rows.push(StateRow {
-                word: "reserved",
-                says: format!("{} {stay}", words::count(stats.gauges.reserved)),
+                word: listing::word(state),
+                says: format!("{least}{count} {will}"),
             });
         }
     }
+    let others_reserved = reserved > 0 && !question.states.contains(&ListState::Reserved);
+    if others_reserved && operation.loses() {
+        let stay = match operation == BulkOperation::Drop {
+            true => "are deleted when their consumers release them",
+            false => "stay: their consumers finish them, or they become ready again",
+        };
+        rows.push(StateRow {
+            word: "reserved",
+            says: format!("{} {stay}", words::count(reserved)),
+        });
+    }
+    Ok((rows, more))
+}
+
+async fn show(context: &PageRequest, mut question: Question, which: &Which) -> Answer {
+    let (operation, queue) = (question.operation, question.queue.clone());
+    let stats = context.stats(&queue).await?;
+    let (rows, more) = rows(context, &mut question, stats.gauges.reserved).await?;
     let origins = match operation == BulkOperation::Redrive && question.ids.is_empty() {
         true => origins(context, &question).await?,
         false => Vec::new(),
@@ -363,7 +371,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
     let messages = words::of(question.counted, "message", "messages");
     let least = if more { "at least " } else { "" };
     let may = |verb| context.requester.may_to(verb, &queue);
-    let page = Page {
+    render(&Page {
         frame: context
             .frame
             .of(format!("{} {}", operation.word(), name.plain), "queues"),
@@ -396,8 +404,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
         nothing: question.counted == 0 && operation != BulkOperation::Drop,
         queue: name,
         token: context.console.questions.keep(question),
-    };
-    render(&page)
+    })
 }
 
 fn says(operation: BulkOperation) -> String {

@@ -161,7 +161,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         let after = ("after", place.unwrap_or_default());
         words::query(&[("only", ONLY[only].0), ("has", &*has), after])
     };
-    let page = Batches {
+    render(&Batches {
         frame: context.frame.of("Batches", "batches").live(""),
         choices: ONLY
             .iter()
@@ -175,8 +175,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         next: next.map(|next| query(Some(&batches_after(next)))),
         only: ONLY[only].0,
         has,
-    };
-    render(&page)
+    })
 }
 
 /// The message for an event of a batch.
@@ -261,7 +260,7 @@ pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answ
         Some(Call::new(&batch, event, callback))
     });
     let id = batch.id.to_string();
-    let page = BatchPage {
+    render(&BatchPage {
         frame: context.frame.of(format!("Batch {id}"), "batches").live(""),
         description: names::first_line(&made.description),
         state: state(&batch),
@@ -296,8 +295,7 @@ pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answ
         gone: wall(progress.until),
         calls: calls.collect(),
         id,
-    };
-    render(&page)
+    })
 }
 
 #[derive(Template)]
@@ -344,7 +342,7 @@ pub(super) async fn question(
     let pending = words::of(progress.pending, "message", "messages");
     rows.push(("Pending", format!("{pending}: kept as ordinary messages")));
     let id = batch.id.to_string();
-    let page = Forget {
+    render(&Forget {
         frame: context.frame.of(format!("Forget batch {id}"), "batches"),
         description: names::first_line(&batch.made.description),
         rows,
@@ -353,8 +351,7 @@ pub(super) async fn question(
             words::of(progress.total, "message", "messages")
         ),
         id,
-    };
-    render(&page)
+    })
 }
 
 /// `POST /batches/ID/do/ACT`.

@@ -106,17 +106,7 @@ pub(super) fn tree(bytes: &[u8]) -> Option<Vec<Node>> {
     let mut key = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let word = match first {
-            '"' => string_len(rest),
-            '{' | '[' if rest[1..].trim_start().starts_with(['}', ']']) => {
-                rest.len() - rest[1..].trim_start().len() + 1
-            }
-            '{' | '[' | '}' | ']' | ',' => 1,
-            _ => rest
-                .find([',', '}', ']', ' ', '\t', '\r', '\n'])
-                .unwrap_or(rest.len()),
-        };
-        let (word, behind) = rest.split_at(word);
+        let (word, behind) = rest.split_at(word_len(rest, first));
         rest = behind.trim_start();
         if let Some(behind) = rest.strip_prefix(':') {
             key = names::seen(word) + ": ";
@@ -180,19 +170,38 @@ pub(super) fn tree(bytes: &[u8]) -> Option<Vec<Node>> {
         }
     }
     if nodes.len() > OPEN {
-        let mut depth = 0;
-        for node in &mut nodes {
-            match node {
-                Node::Open { open, .. } => {
-                    *open = depth < 2;
-                    depth += 1;
-                }
-                Node::Close { .. } => depth -= 1,
-                Node::Leaf { .. } => {}
-            }
-        }
+        fold(&mut nodes);
     }
     Some(nodes)
+}
+
+/// Length of the word that `text` begins with; an object or array of nothing is one.
+fn word_len(text: &str, first: char) -> usize {
+    match first {
+        '"' => string_len(text),
+        '{' | '[' if text[1..].trim_start().starts_with(['}', ']']) => {
+            text.len() - text[1..].trim_start().len() + 1
+        }
+        '{' | '[' | '}' | ']' | ',' => 1,
+        _ => text
+            .find([',', '}', ']', ' ', '\t', '\r', '\n'])
+            .unwrap_or(text.len()),
+    }
+}
+
+/// Folds all but the outer ones.
+fn fold(nodes: &mut [Node]) {
+    let mut depth = 0;
+    for node in nodes {
+        match node {
+            Node::Open { open, .. } => {
+                *open = depth < 2;
+                depth += 1;
+            }
+            Node::Close { .. } => depth -= 1,
+            Node::Leaf { .. } => {}
+        }
+    }
 }
 
 /// Length of the string that `text` begins with, its quotes included.

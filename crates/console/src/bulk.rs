@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::Request;
 use quintet_client::Did;
-use quintet_types::{Command, Filter, Name, Verb};
+use quintet_types::{Command, Filter, Name, Operation};
 
 use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
@@ -46,11 +46,12 @@ impl Bulk {
         }
     }
 
-    fn verb(self) -> Verb {
+    fn asks(self) -> Operation {
         match self {
-            Self::Pause | Self::Resume => Verb::Pause,
-            Self::Purge => Verb::Flush,
-            Self::Delete => Verb::Drop,
+            Self::Pause => Operation::Pause,
+            Self::Resume => Operation::Resume,
+            Self::Purge => Operation::Flush,
+            Self::Delete => Operation::Drop,
         }
     }
 
@@ -146,7 +147,7 @@ pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answ
         };
         let waiting = operations::waiting(&stats);
         let not = match bulk {
-            _ if !context.requester.may_to(bulk.verb(), &queue) => "you have no right to do this",
+            _ if !context.requester.may_ask(bulk.asks(), &queue) => "you have no right to do this",
             Bulk::Pause if stats.paused => "already paused",
             Bulk::Resume if !stats.paused => "not paused",
             Bulk::Purge if waiting == 0 => "no messages to delete",
@@ -174,7 +175,7 @@ pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answ
     let messages = words::of(total, "message", "messages");
     let many = sure(names.len());
     let loses = bulk.operation().is_some();
-    let page = Page {
+    render(&Page {
         frame: context
             .frame
             .of(format!("{} {many}", bulk.verb_words()), "queues"),
@@ -192,8 +193,7 @@ pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answ
         rows,
         queues: if loses { Vec::new() } else { names },
         tokens,
-    };
-    render(&page)
+    })
 }
 
 fn question(
@@ -241,7 +241,8 @@ async fn pause(context: &PageRequest, bulk: Bulk, form: &Form) -> Result<String,
         match context.ask(Command::Pause { queue, for_ms }).await {
             Ok(_) => {
                 done += 1;
-                context.note(&format!("{} {shown}", bulk.word()), 200, Did::default());
+                let act = format!("{} {shown}", bulk.word());
+                context.note((bulk.asks(), &act), (200, Did::default()));
             }
             Err(problem) => not.push(format!("{shown}: {}.", problem.detail)),
         }
@@ -294,6 +295,8 @@ async fn lose(context: &PageRequest, operation: BulkOperation, form: &Form) -> A
             console.app.redirect("", note)
         }
     };
-    response.extensions_mut().insert(Did::to(came.messages));
+    let extensions = response.extensions_mut();
+    extensions.insert(operation.operation(false));
+    extensions.insert(Did::to(came.messages));
     Ok(response)
 }

@@ -6,7 +6,7 @@ use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
 
 use super::frame::Frame;
 use super::{Answer, PageRequest, render, words};
-use quintet_api::{Path, Problem};
+use quintet_api::{Path, Problem, blocking};
 
 struct Row {
     node: String,
@@ -137,21 +137,15 @@ impl ClusterView {
     }
 }
 
-/// Asks the nodes, which may take seconds, away from the thread that serves.
-async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    let context = tokio::task::spawn_blocking(ask).await;
-    context.map_err(|error| Problem::internal(error.to_string()))
-}
-
 /// `/cluster`.
 pub(super) async fn page(context: PageRequest) -> Answer {
     let client_api = context.client_api();
-    let seen = apart(move || client_api.cluster()).await?;
-    let page = Cluster {
+    // Asks the nodes, which may take seconds.
+    let seen = blocking(move || client_api.cluster()).await?;
+    render(&Cluster {
         frame: context.frame.of("Cluster", "cluster"),
         seen: seen.map(ClusterView::new),
-    };
-    render(&page)
+    })
 }
 
 /// `POST /cluster/NODE/do/ACT`.
@@ -168,7 +162,7 @@ pub(super) async fn order(
         _ => return Err(Problem::no_such_page()),
     };
     let client_api = context.client_api();
-    let done = apart(move || client_api.order_node(order, &node)).await?;
+    let done = blocking(move || client_api.order_node(order, &node)).await?;
     let note = done.unwrap_or_else(|why| format!("Not done: {why}"));
     context.redirect("cluster", note)
 }

@@ -11,11 +11,11 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::header::{ACCEPT, COOKIE};
 use hyper::{HeaderMap, Method, StatusCode};
 use quintet_client::Parts;
-use quintet_types::Principal;
+use quintet_types::{Operation, Principal};
 
 use super::names::Named;
 use super::{Console, assets, words};
-use quintet_api::{Administers, Problem};
+use quintet_api::Problem;
 use quintet_http::{Requester, reply};
 
 /// The parts that all pages have in common, for one request.
@@ -97,9 +97,6 @@ pub(super) fn theme(headers: &HeaderMap) -> Option<&'static str> {
     })
 }
 
-/// Where forms go to that are no operator's: the audit has no line of them.
-const EVERYDAY: [&str; 2] = ["/put", "/logout"];
-
 /// Prepares the frame, and makes pages of what is refused.
 pub(super) async fn around(
     State(console): State<Arc<Console>>,
@@ -132,8 +129,8 @@ pub(super) async fn around(
     let path = request.uri().path();
     let back = subject(path);
     let reads = [Method::GET, Method::HEAD].contains(request.method());
-    let administers = !reads && !EVERYDAY.contains(&path);
     let response = next.run(request).await;
+    let operation = response.extensions().get::<Operation>().copied();
     let mut response = match response.extensions().get::<Problem>() {
         Some(problem) => failed(&frame, problem, back),
         None => response,
@@ -145,8 +142,8 @@ pub(super) async fn around(
         let value = hyper::header::HeaderValue::from_static(value);
         response.headers_mut().insert(name, value);
     }
-    if administers {
-        response.extensions_mut().insert(Administers);
+    if let Some(operation) = operation.or((!reads).then_some(Operation::Unknown)) {
+        response.extensions_mut().insert(operation);
     }
     response
 }

@@ -46,15 +46,15 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{FromRequestParts, Request};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use axum::{Router, middleware};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Uri};
 use quintet_client::{ClientApi, Did};
 use quintet_scripts::Rq;
 use quintet_types::{
-    Batch, BatchRequest, BulkDone, BulkOp, Command, Message, MessageId, Ms, Name, Outcome,
-    Principal, QueuePage, QueueSetup, QueueStats,
+    Batch, BatchRequest, BulkDone, BulkOp, Command, Message, MessageId, Ms, Name, Operation,
+    Outcome, Principal, QueuePage, QueueSetup, QueueStats,
 };
 
 use frame::{Frame, Seal};
@@ -126,11 +126,11 @@ impl PageRequest {
     }
 
     /// Writes down a part of what a request did, or what it did after its reply.
-    fn note(&self, act: &str, status: u16, did: Did) {
+    fn note(&self, act: (Operation, &str), came: (u16, Did)) {
         let nobody = self.console.app.settings().gate.clone();
         let nobody = nobody.map(|gate| (Principal::SERVER, gate));
         if let Some((who, gate)) = self.requester.known.clone().or(nobody) {
-            gate.note(who, self.from, act, status, did);
+            gate.note(who, self.from, act, came);
         }
     }
 
@@ -194,17 +194,11 @@ impl PageRequest {
     /// The form of an operation, from a page of ours.
     ///
     /// # Errors
-    /// As of [`PageRequest::must_be_ours`], or it is over a limit, too slow or no form.
+    /// It does not bring the token its page had, or is over a limit, too slow or no form.
     async fn form(&self, request: Request) -> Result<RequestBody, Problem> {
         let fields = self.console.app.form(request).await?;
-        self.must_be_ours(&fields.form)?;
-        Ok(fields)
-    }
-
-    /// Refuses a form that does not bring the token its page had.
-    fn must_be_ours(&self, form: &Form) -> Result<(), Problem> {
-        match form.get("csrf") == Some(&self.frame.csrf) {
-            true => Ok(()),
+        match fields.form.get("csrf") == Some(&self.frame.csrf) {
+            true => Ok(fields),
             false => Err(Problem::forbidden(
                 "the form is from before the server's start, or from another login: load its page \
                  again",
@@ -223,6 +217,12 @@ fn queue_of(part: &str) -> Result<Name, Problem> {
     names::of_address(part).ok_or_else(Problem::no_such_page)
 }
 
+/// A text of an address.
+fn text_of(part: &str) -> Result<String, Problem> {
+    let text = String::from_utf8(queue_of(part)?.as_bytes().to_vec());
+    text.map_err(|_| Problem::no_such_page())
+}
+
 /// All its pages.
 pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
     let console = Arc::new(Console {
@@ -233,58 +233,58 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         questions: ask::Questions::default(),
         jobs: operations::Jobs::default(),
     });
-    let operated: Router<Arc<Console>> = Router::new()
-        .route("/settings", get(operate::settings))
-        .route("/settings/do/reload", post(operate::reload))
-        .route("/hooks", get(operate::hooks))
-        .route("/log", get(operate::log))
-        .route("/cluster", get(cluster::page))
-        .route("/cluster/{node}/do/{act}", post(cluster::order))
-        .route("/connections", get(connections::page))
-        .route("/connections/{id}/do/close", post(connections::close))
-        .route("/workers", get(workers::page))
-        .route("/workers/{wid}/ask/{act}", get(workers::question))
-        .route("/workers/{wid}/do/{act}", post(workers::steer))
-        .route("/schedules", get(schedules::page))
-        .route(
-            "/schedules/form",
-            get(schedule_form::page).post(schedule_form::put),
-        )
-        .route("/schedules/{name}/do/{act}", post(schedules::steer))
+    let framed = middleware::from_fn_with_state(Arc::clone(&console), frame::around);
+    let pages: Router<Arc<Console>> = quintet_api::routes!(
+        Work get "/" overview::page,
+        Work get "/find" overview::find,
+        Work get "/put" put::page,
+        Put post "/put" put::put,
+        Logout post "/logout" login::logout,
+        Work get "/leases" leases::page,
+        Release post "/leases/do/release" leases::release,
+        Work get "/waiting" waiting::page,
+        Work get "/scripts" scripts::page,
+        Work get "/batches" batches::page,
+        Work get "/batches/{id}" batches::show,
+        Work get "/batches/{id}/ask/{act}" batches::question,
+        ForgetBatch post "/batches/{id}/do/{act}" batches::steer,
+        Work get "/queues/{queue}" queue::page,
+        Work get "/queues/{queue}/settings" setup::page,
+        Configure post "/queues/{queue}/settings/{key}" setup::change,
+        Work get "/queues/{queue}/ask/{act}" ask::page,
+        OnQueue post "/queues/{queue}/do/{act}" operations::on_queue,
+        Work get "/messages/{id}" message::page,
+        Work get "/messages/{id}/edit" put::edit_page,
+        Edit post "/messages/{id}/edit" put::edit,
+        Work get "/messages/{id}/body" body::download,
+        Work get "/messages/{id}/log" run::download,
+        OnMessage post "/messages/{id}/do/{act}" operations::on_message,
+        Work get "/bulk/{act}" bulk::page,
+        OnQueue post "/bulk/{act}" bulk::begin,
+        Work get "/operations" operations::list,
+        Work get "/operations/{number}" operations::page,
+        OnQueue post "/operations/{number}/do/stop" operations::stop,
+        Look get "/settings" operate::settings,
+        Reload post "/settings/do/reload" operate::reload,
+        Look get "/hooks" operate::hooks,
+        Look get "/log" operate::log,
+        Look get "/cluster" cluster::page,
+        OnNode post "/cluster/{node}/do/{act}" cluster::order,
+        Look get "/connections" connections::page,
+        CloseConnection post "/connections/{id}/do/close" connections::close,
+        Look get "/workers" workers::page,
+        Look get "/workers/{wid}/ask/{act}" workers::question,
+        SteerWorker post "/workers/{wid}/do/{act}" workers::steer,
+        Look get "/schedules" schedules::page,
+        Look get "/schedules/form" schedule_form::page,
+        DefineSchedule post "/schedules/form" schedule_form::put,
+        SteerSchedule post "/schedules/{name}/do/{act}" schedules::steer,
         // The page's address before.
-        .route("/cron", get(schedules::page))
-        .route_layer(middleware::from_fn(quintet_api::operates));
-    let around = middleware::from_fn_with_state(Arc::clone(&console), frame::around);
-    Router::new()
-        .route("/", get(overview::page))
-        .route("/find", get(overview::find))
-        .route("/put", get(put::page).post(put::put))
-        .route("/logout", post(login::logout))
-        .route("/leases", get(leases::page))
-        .route("/waiting", get(waiting::page))
-        .route("/leases/do/release", post(leases::release))
-        .route("/scripts", get(scripts::page))
-        .route("/batches", get(batches::page))
-        .route("/batches/{id}", get(batches::show))
-        .route("/batches/{id}/ask/{act}", get(batches::question))
-        .route("/batches/{id}/do/{act}", post(batches::steer))
-        .route("/queues/{queue}", get(queue::page))
-        .route("/queues/{queue}/settings", get(setup::page))
-        .route("/queues/{queue}/settings/{key}", post(setup::change))
-        .route("/queues/{queue}/ask/{act}", get(ask::page))
-        .route("/queues/{queue}/do/{act}", post(operations::on_queue))
-        .route("/messages/{id}", get(message::page))
-        .route("/messages/{id}/edit", get(put::edit_page).post(put::edit))
-        .route("/messages/{id}/body", get(body::download))
-        .route("/messages/{id}/log", get(run::download))
-        .route("/messages/{id}/do/{act}", post(operations::on_message))
-        .route("/bulk/{act}", get(bulk::page).post(bulk::begin))
-        .route("/operations", get(operations::list))
-        .route("/operations/{number}", get(operations::page))
-        .route("/operations/{number}/do/stop", post(operations::stop))
-        .merge(operated)
+        Look get "/cron" schedules::page,
+    );
+    pages
         .fallback(frame::missing)
-        .layer(around)
+        .layer(framed)
         // Without the frame: the look of pages is no secret.
         .route("/assets/{name}", get(assets::asset))
         .with_state(console)

@@ -211,6 +211,7 @@ pub(crate) fn holder(lease: &Lease) -> String {
 }
 
 /// A page of messages.
+#[derive(Default)]
 pub(super) struct Page {
     pub(super) lines: Vec<Line>,
     /// Messages that were looked at.
@@ -248,11 +249,7 @@ async fn first(
         after: after.map(cursor).transpose()?,
         ..BulkOp::show(queue.clone(), which.state, rows)
     };
-    let mut page = Page {
-        lines: Vec::new(),
-        examined: 0,
-        next: None,
-    };
+    let mut page = Page::default();
     for _ in 0..SLICES {
         let bulk_done = context.bulk_op(&bulk_op).await?;
         let now = context.now();

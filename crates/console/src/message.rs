@@ -1,8 +1,7 @@
 //! A message: its body, and all that is known of it.
 
-use std::sync::Arc;
-
 use askama::Template;
+use quintet_client::Share;
 use quintet_client::trace::TRACEPARENT;
 use quintet_types::{Lease, ListState, Message, Ms, Name};
 
@@ -14,7 +13,7 @@ use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
 use super::{Answer, PageRequest, assets, listing, render, words};
-use quintet_api::{Holder, PastAttempt, Path, Problem, since};
+use quintet_api::{Holder, PastAttempt, Path, Problem, blocking, since};
 
 /// A fact: its word, what it is, and what is said below.
 struct Fact {
@@ -71,28 +70,36 @@ struct MessagePage {
     log_script: &'static str,
 }
 
+/// The first bytes of a body, and the memory that the page takes for them: as they are, as text and
+/// as a tree.
+async fn head(
+    context: &PageRequest,
+    message: &Message,
+    most: usize,
+) -> Result<(Vec<u8>, Option<Share>), Problem> {
+    let (client_api, body) = (context.client_api(), message.body.clone());
+    let len = usize::try_from(body.len()).unwrap_or(usize::MAX).min(most);
+    let room = context.console.api.room(8 * len as u64)?;
+    let head = blocking(move || {
+        let mut head = vec![0; len];
+        let read = client_api.read(&body, 0, &mut head)?;
+        head.truncate(read);
+        Ok::<_, std::io::Error>(head)
+    });
+    match head.await? {
+        Ok(head) => Ok((head, room)),
+        Err(error) => Err(Problem::internal(error.to_string())),
+    }
+}
+
 /// `/messages/ID`.
 pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer {
     let (message, queue) = context.message(&id).await?;
     let client_api = context.client_api();
-    let reader = Arc::clone(&client_api);
     let now = client_api.now();
-    let body = message.body.clone();
     let whole = context.query()?.says("whole");
     let most = if whole { WHOLE } else { SHOWN };
-    let len = usize::try_from(body.len()).unwrap_or(usize::MAX).min(most);
-    // As it is, as text and as a tree.
-    let _room = context.console.api.room(8 * len as u64)?;
-    let head = tokio::task::spawn_blocking(move || {
-        let mut head = vec![0; len];
-        let read = reader.read(&body, 0, &mut head)?;
-        head.truncate(read);
-        Ok::<_, std::io::Error>(head)
-    });
-    let head = head
-        .await
-        .map_err(|error| Problem::internal(error.to_string()))?;
-    let head = head.map_err(|error| Problem::internal(error.to_string()))?;
+    let (head, _room) = head(&context, &message, most).await?;
     let state = ListState::of(&message, now);
     let log = run::log(&context, &message, &queue, state).await?;
     let api = &context.console.api;
@@ -110,7 +117,7 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
     let tree = body::tree(&head).filter(|_| !cut);
     let trace = message.attr(TRACEPARENT.as_bytes());
     let trace = trace.and_then(|parent| trace_link(&client_api.trace_url(), parent));
-    let page = MessagePage {
+    render(&MessagePage {
         frame: context
             .frame
             .of(format!("{} of {}", message.id.0, name.plain), "queues"),
@@ -157,8 +164,7 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
         log,
         log_script: &assets::LOG_SCRIPT.name,
         queue: name,
-    };
-    render(&page)
+    })
 }
 
 /// Where the trace of a `traceparent` is shown, if that is one and there is such a place.

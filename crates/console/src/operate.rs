@@ -9,7 +9,7 @@ use quintet_client::{AuditLine, HookEvent, Setting, Source};
 use super::frame::Frame;
 use super::names::seen;
 use super::{Answer, PageRequest, render, words};
-use quintet_api::{Problem, in_a_line};
+use quintet_api::{Problem, blocking, in_a_line};
 
 /// Lines of the audit on a page.
 const LINES: usize = 500;
@@ -86,15 +86,14 @@ pub(crate) async fn settings(context: PageRequest) -> Answer {
             }),
         }
     }
-    let page = Settings {
+    render(&Settings {
         frame: context.frame.of("Settings", "settings"),
         said,
         has,
         all_count,
         said_count,
         tables,
-    };
-    render(&page)
+    })
 }
 
 /// How long a reload is waited for before the page says that it is still to come.
@@ -150,12 +149,11 @@ struct Hooks {
 pub(super) async fn hooks(context: PageRequest) -> Answer {
     let mut events = context.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
-    let page = Hooks {
+    render(&Hooks {
         frame: context.frame.of("Hooks", "hooks"),
         errors: events.iter().map(|event| event.errors).sum(),
         rows: events.into_iter().map(Event::new).collect(),
-    };
-    render(&page)
+    })
 }
 
 struct Line {
@@ -182,7 +180,7 @@ impl Line {
             what: or(&line.what, words::NONE),
             // HTTP says how it answered.
             refused: line.result != "ok" && !line.result.starts_with(['2', '3']),
-            result: seen(&line.result),
+            result: seen(&line.result_text()),
         }
     }
 
@@ -206,20 +204,16 @@ pub(super) async fn log(context: PageRequest) -> Answer {
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let _room = context.console.api.room(LOG_BYTES)?;
     let client_api = context.client_api();
-    let read = tokio::task::spawn_blocking(move || client_api.audit(LINES));
-    let read = read
-        .await
-        .map_err(|error| Problem::internal(error.to_string()))?;
+    let read = blocking(move || client_api.audit(LINES)).await?;
     let lines = read.map_err(|error| Problem::internal(format!("the audit: {error}")))?;
     let looked = lines.len();
     let rows = lines.into_iter().rev().map(Line::new);
-    let page = Log {
+    render(&Log {
         frame: context.frame.of("Log", "log"),
         rows: rows.filter(|line| line.has(&has)).collect(),
         has,
         looked,
-    };
-    render(&page)
+    })
 }
 
 #[cfg(test)]
@@ -235,5 +229,27 @@ mod tests {
             "quintet.toml: TOML parse error at line 12, column 9 invalid basic string"
         );
         assert_eq!(in_a_line("no such file | here"), "no such file | here");
+    }
+
+    #[test]
+    fn what_was_done_to_many_messages_is_not_shown_as_refused() {
+        let line = |result: &str| {
+            let line = AuditLine {
+                at_ms: 0,
+                who: String::new(),
+                from: String::new(),
+                act: "flush".to_owned(),
+                operation: "flush".to_owned(),
+                what: "work".to_owned(),
+                result: result.to_owned(),
+                steps: 0,
+                messages: Some(2),
+                new_id: None,
+            };
+            let line = Line::new(line);
+            (line.result, line.refused)
+        };
+        assert_eq!(line("ok"), ("ok, 2 messages".to_owned(), false));
+        assert_eq!(line("403"), ("403, 2 messages".to_owned(), true));
     }
 }

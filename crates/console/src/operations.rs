@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use askama::Template;
@@ -22,7 +22,7 @@ use super::names::{self, Named};
 use super::queue::number;
 use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{DURATION_MAX_MS, Path, Problem};
-use quintet_http::{DoneTo, Form, Requester, reply};
+use quintet_http::{DoneWith, Form, Requester, locked, reply};
 
 /// All but what is reserved.
 pub(super) const STATES: [ListState; 5] = [
@@ -80,7 +80,7 @@ impl Jobs {
             stop: AtomicBool::new(false),
             end: OnceLock::new(),
         });
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.all);
         if all.len() >= JOBS_MAX {
             all.pop_front();
         }
@@ -99,7 +99,7 @@ impl Jobs {
     /// The user's operations, newest first.
     fn of(&self, context: &PageRequest) -> Vec<Arc<Job>> {
         let who = ask::who(context);
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&self.all);
         let mine = all.iter().rev().filter(|job| {
             let began = job
                 .requester
@@ -115,14 +115,10 @@ impl Jobs {
 impl Job {
     /// Writes down its end, where the line of the request cannot name it.
     fn record(&self, context: &PageRequest, status: u16) {
-        let operation = format!(
-            "act {}: {} {}",
-            self.number,
-            self.operation.word(),
-            self.queue
-        );
+        let (number, word) = (self.number, self.operation.word());
+        let act = format!("act {number}: {word} {}", self.queue);
         let did = Did::to(self.done.load(Ordering::Relaxed));
-        context.note(&operation, status, did);
+        context.note((self.operation.operation(false), &act), (status, did));
     }
 
     /// Summary of the result so far.
@@ -297,6 +293,7 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
         }
     }
     let job = console.jobs.begin(context, &question);
+    let asked = question.operation.operation(!question.ids.is_empty());
     let mut working = tokio::spawn(work(copy(context), Arc::clone(&job), question, to));
     let over = tokio::time::timeout(SHORT, &mut working).await.is_ok();
     let back = match (over, job.operation) {
@@ -317,7 +314,9 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
     };
     let mut response = console.app.redirect(&back, job.note());
     let did = Did::to(job.done.load(Ordering::Relaxed));
-    response.extensions_mut().insert(did);
+    let extensions = response.extensions_mut();
+    extensions.insert(asked);
+    extensions.insert(did);
     Ok(response)
 }
 
@@ -520,7 +519,9 @@ pub(super) async fn on_message(
     let back = format!("messages/{}", id.0);
     let app = &context.console.app;
     let mut response = app.back(&fields.form, &back, note.to_owned());
-    response.extensions_mut().insert(DoneTo(queue));
+    response
+        .extensions_mut()
+        .insert(DoneWith(format!("of {queue}")));
     Ok(response)
 }
 
@@ -588,7 +589,7 @@ struct Page {
 pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> Answer {
     let job = context.console.jobs.get(&number, &context)?;
     let queue = Named::new(&job.queue);
-    let page = Page {
+    render(&Page {
         frame: context
             .frame
             .of(format!("Operation {}", job.number), "queues")
@@ -600,8 +601,7 @@ pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> An
         done: job.done.load(Ordering::Relaxed),
         counted: job.counted.max(1),
         over: job.end.get().is_some(),
-    };
-    render(&page)
+    })
 }
 
 struct Row {
@@ -640,11 +640,10 @@ pub(super) async fn list(context: PageRequest) -> Answer {
             counted: job.counted.max(1),
             over: job.end.get().is_some(),
         });
-    let page = List {
+    render(&List {
         frame: context.frame.of("Bulk operations", "operations").live(""),
         rows: rows.collect(),
-    };
-    render(&page)
+    })
 }
 
 /// `POST /operations/N/do/stop`.

@@ -421,6 +421,35 @@ pub(super) async fn page(context: PageRequest) -> Answer {
     render(&shown(&context, &want, found, &made, warning))
 }
 
+fn facts(found: &QueueWalk) -> Tiles {
+    let sums = &found.sums;
+    let mut now = vec![
+        ("Queues", words::count(found.counts[0])),
+        ("Ready", words::short_count(sums.ready)),
+        ("Oldest", words::duration(found.oldest_ms)),
+        ("Delayed", words::short_count(sums.delayed)),
+        ("Reserved", words::short_count(sums.reserved)),
+        ("Buried", words::short_count(sums.buried)),
+        ("Waiting consumers", words::short_count(sums.waiters)),
+        ("Size", words::bytes(sums.bytes)),
+    ];
+    if sums.ready == 0 {
+        now.remove(2);
+    }
+    let unknown = || [words::NONE; 2].map(str::to_owned);
+    let [into, out] = found.rates.map_or_else(unknown, past::speed);
+    let mut minute = vec![("In, per second", into), ("Out, per second", out)];
+    let due = found.rates.and_then(past::comes_due);
+    minute.extend(due.map(|due| ("Came due, per second", due)));
+    let [finished, others @ ..] = found.left.values();
+    let ever = vec![
+        ("Put", words::short_count(found.puts)),
+        ("Finished", words::short_count(finished)),
+        ("Ended unfinished", words::short_count(others.iter().sum())),
+    ];
+    tiles(now, minute, ever)
+}
+
 fn shown(
     context: &PageRequest,
     want: &Want,
@@ -428,6 +457,7 @@ fn shown(
     made: &HashSet<Name>,
     warning: Option<String>,
 ) -> Overview {
+    let facts = facts(&found);
     found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
     let client_api = context.client_api();
     let rows = found
@@ -471,36 +501,10 @@ fn shown(
         count: String::new(),
         on: at == want.sort,
     });
-    let sums = &found.sums;
-    let mut now = vec![
-        ("Queues", words::count(counts[0])),
-        ("Ready", words::short_count(sums.ready)),
-        ("Oldest", words::duration(found.oldest_ms)),
-        ("Delayed", words::short_count(sums.delayed)),
-        ("Reserved", words::short_count(sums.reserved)),
-        ("Buried", words::short_count(sums.buried)),
-        ("Waiting consumers", words::short_count(sums.waiters)),
-        ("Size", words::bytes(sums.bytes)),
-    ];
-    if sums.ready == 0 {
-        now.remove(2);
-    }
-    let unknown = || [words::NONE; 2].map(str::to_owned);
-    let [into, out] = found.rates.map_or_else(unknown, past::speed);
-    let mut minute = vec![("In, per second", into), ("Out, per second", out)];
-    let due = found.rates.and_then(past::comes_due);
-    minute.extend(due.map(|due| ("Came due, per second", due)));
-    let (puts, left) = (found.puts, found.left.values());
-    let [finished, others @ ..] = left;
-    let ever = vec![
-        ("Put", words::short_count(puts)),
-        ("Finished", words::short_count(finished)),
-        ("Ended unfinished", words::short_count(others.iter().sum())),
-    ];
     Overview {
         findings,
         more_findings,
-        facts: tiles(now, minute, ever),
+        facts,
         only: only.collect(),
         sorts: sorts.collect(),
         bodies: form_urlencoded::byte_serialize(want.name.as_bytes()).collect(),

@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::names::{self, Named};
 use super::{Answer, PageRequest, body, render, words};
 use quintet_api::{DURATION_MAX_MS, Dedupe, NewMessage, Path, Problem, SMALL, version};
-use quintet_http::{DoneTo, Form, reply};
+use quintet_http::{DoneWith, Form, reply};
 
 /// Attributes that the form has room for.
 const ATTRIBUTES: usize = 4;
@@ -242,7 +242,7 @@ pub(super) async fn edit_page(context: PageRequest, Path(id): Path<String>) -> A
         return Err(Problem::refused(CommandError::NotPermitted));
     }
     let (base64, body) = typed_body(small(&message)?);
-    let page = Edited {
+    render(&Edited {
         frame: context.frame.of(format!("Edit {}", message.id.0), "queues"),
         id: message.id.0,
         queue: Named::new(&queue),
@@ -250,8 +250,7 @@ pub(super) async fn edit_page(context: PageRequest, Path(id): Path<String>) -> A
         base64,
         priority: message.priority,
         seen: version(&message),
-    };
-    render(&page)
+    })
 }
 
 /// `POST /messages/ID/edit`: what is another is changed, if nobody else changed the message.
@@ -269,10 +268,8 @@ pub(super) async fn edit(context: PageRequest, Path(id): Path<String>, request: 
         }
     };
     if body.len() > SMALL {
-        return Err(Problem::field(
-            "body",
-            format!("at most {} KiB", SMALL >> 10),
-        ));
+        let why = format!("at most {} KiB", SMALL >> 10);
+        return Err(Problem::field("body", why));
     }
     let priority = field("priority")
         .trim()
@@ -310,7 +307,7 @@ pub(super) async fn edit(context: PageRequest, Path(id): Path<String>, request: 
     };
     let mut response = app.redirect(&format!("messages/{now}"), note);
     let extensions = response.extensions_mut();
-    extensions.insert(DoneTo(queue));
+    extensions.insert(DoneWith(format!("of {queue}")));
     extensions.insert(Did {
         messages: None,
         new_id,

@@ -180,11 +180,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
     // Numbers may be seen by some who may not see messages.
     let list = match context.requester.may_to(Verb::Peek, &queue) {
         true => listing::list(&context, &queue, &which, after).await?,
-        false => listing::Page {
-            lines: Vec::new(),
-            examined: 0,
-            next: None,
-        },
+        false => listing::Page::default(),
     };
     let kinds = match query.says("group") && context.requester.may_to(Verb::Peek, &queue) {
         true => Some(listing::kinds(&context, &queue, &which).await?),
@@ -195,24 +191,13 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         .console
         .ask_rq(move |rq| rq.has_script(&shown))
         .await?;
-    let tabs = STATES.iter().map(|(state, word)| {
-        let number = number(&stats.gauges, *state);
-        Tab {
-            word,
-            number,
-            count: words::count(number),
-            on: *state == which.state,
-        }
-    });
-    let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
     let queue_setup = context.setup(&queue).await?;
     let setup = setup::of(&context, &queue_setup);
     let held = match keys(&stats, &queue_setup.settings) {
         None => None,
         Some(_) => {
             let held = context.console.api.held_keys(&context.requester, &queue);
-            let now = context.now();
-            Some(HeldKeys::of(&held.await?, now))
+            Some(HeldKeys::of(&held.await?, context.now()))
         }
     };
     let elsewhere = context.elsewhere();
@@ -223,11 +208,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
     let day = query.get("span") == Some("24h");
     let recent = client_api.recent(&stats);
     let finding = client_api.thresholds().judge(&stats, recent.as_ref());
-    let slow = match stats.oldest_ms {
-        0..SLOW_MS => String::new(),
-        _ => why_slow(&stats, recent.as_ref()),
-    };
-    let page = Queue {
+    render(&Queue {
         // A filter looks through messages, which stay as they are shown.
         frame: context
             .frame
@@ -239,15 +220,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
             .filter(|left| *left > 0)
             .map(words::duration),
         offers_buried: is_about(finding.as_ref(), Rule::DeadLetters),
-        why: match finding {
-            Some(found) => Some((
-                found.rule.level() == Level::Alarm,
-                found.says,
-                found.because,
-            )),
-            None if slow.is_empty() => None,
-            None => Some((false, "is slow.".to_owned(), slow)),
-        },
+        why: why(&stats, finding, || why_slow(&stats, recent.as_ref())),
         facts: facts(&stats, &queue_setup.settings, client_api.rates(&queue)),
         elsewhere: elsewhere.map(|called| elsewhere_of(&context, called)),
         charts: history
@@ -255,7 +228,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
             .map(|series| past::charts(&*client_api, &series, day))
             .unwrap_or_default(),
         day,
-        tabs: tabs.collect(),
+        tabs: tabs(&stats, which.state),
         state: listing::word(which.state),
         filtered: which.is_filtered(),
         query: which.query(None),
@@ -272,8 +245,36 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         script,
         setup,
         held,
-    };
-    render(&page)
+    })
+}
+
+/// The tabs of the states, but of one that few queues have.
+fn tabs(stats: &QueueStats, shown: ListState) -> Vec<Tab> {
+    let tabs = STATES.iter().map(|(state, word)| {
+        let number = number(&stats.gauges, *state);
+        Tab {
+            word,
+            number,
+            count: words::count(number),
+            on: *state == shown,
+        }
+    });
+    let is_shown = |tab: &Tab| tab.number > 0 || tab.on || tab.word != "prepared";
+    tabs.filter(is_shown).collect()
+}
+
+/// Whether it is an alarm, what it is, and why.
+fn why(
+    stats: &QueueStats,
+    finding: Option<Finding>,
+    slow: impl FnOnce() -> String,
+) -> Option<(bool, String, String)> {
+    if let Some(found) = finding {
+        let alarm = found.rule.level() == Level::Alarm;
+        return Some((alarm, found.says, found.because));
+    }
+    let slow = (stats.oldest_ms >= SLOW_MS).then(slow)?;
+    (!slow.is_empty()).then(|| (false, "is slow.".to_owned(), slow))
 }
 
 fn is_about(finding: Option<&Finding>, rule: Rule) -> bool {

@@ -10,7 +10,7 @@ use quintet_types::{ListState, Message, Name, Verb};
 
 use super::ansi::{self, Run};
 use super::{Answer, PageRequest, listing, words};
-use quintet_api::{Path as Part, Problem};
+use quintet_api::{Path as Part, Problem, blocking};
 use quintet_http::files;
 
 /// Bytes of a log that a page shows at most: its end.
@@ -68,10 +68,7 @@ pub(super) async fn log(
         return Ok(None);
     }
     let there = path.is_some();
-    let read = tokio::task::spawn_blocking(move || path.map(|path| end_of(&path)).transpose());
-    let read = read
-        .await
-        .map_err(|error| Problem::internal(error.to_string()))?;
+    let read = blocking(move || path.map(|path| end_of(&path)).transpose()).await?;
     let read = read.map_err(|error| Problem::internal(format!("the log: {error}")))?;
     let (from, bytes) = read.unwrap_or_default();
     Ok(Some(Log {

@@ -183,9 +183,8 @@ async fn definition(context: &PageRequest, name: &str) -> Result<(ScheduleSpec, 
         .requester
         .may_to(Verb::Peek, &Name::of_shown(&one.queue))
     {
-        return Err(Problem::forbidden(
-            "you may not see the messages of its queue",
-        ));
+        let why = "you may not see the messages of its queue";
+        return Err(Problem::forbidden(why));
     }
     let (Some(spec), Some(version)) = (one.spec, one.version) else {
         let why = "the configuration defines this schedule: change the file, then reload";

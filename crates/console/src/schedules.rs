@@ -7,7 +7,7 @@ use quintet_types::Name;
 
 use super::frame::Frame;
 use super::names::{Named, seen};
-use super::{Answer, PageRequest, names, render, words};
+use super::{Answer, PageRequest, names, render, text_of, words};
 use quintet_api::{Path, Problem, Schedule, nexts};
 
 /// Rows of a page.
@@ -122,7 +122,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
     let wall = context.client_api().wall().0;
     let calendar = tokio::task::spawn_blocking(move || calendar(&found, wall)).await;
     let (hours, often) = calendar.unwrap_or_default();
-    let page = Schedules {
+    render(&Schedules {
         frame: context.frame.of("Schedules", "schedules"),
         facts,
         has,
@@ -130,8 +130,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         more,
         hours,
         often,
-    };
-    render(&page)
+    })
 }
 
 /// Schedules whose name or queue has this text, and whether there may be more.
@@ -194,11 +193,8 @@ pub(super) async fn steer(
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    let form = context.console.app.form(request).await?;
-    context.must_be_ours(&form.form)?;
-    let name = names::of_address(&part).ok_or_else(Problem::no_such_page)?;
-    let name = String::from_utf8(name.as_bytes().to_vec());
-    let name = name.map_err(|_| Problem::no_such_page())?;
+    context.form(request).await?;
+    let name = text_of(&part)?;
     let act = match act.as_str() {
         "pause" => ScheduleAct::Pause,
         "resume" => ScheduleAct::Resume,

@@ -67,13 +67,12 @@ pub(super) async fn page(context: PageRequest) -> Answer {
             rows.push(row(&context, script).await?);
         }
     }
-    let page = Page {
+    render(&Page {
         frame: context.frame.of("Scripts", "scripts").live(""),
         rows,
         first,
         next,
-    };
-    render(&page)
+    })
 }
 
 async fn row(context: &PageRequest, script: Scripted) -> Result<Row, Problem> {

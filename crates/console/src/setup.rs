@@ -116,7 +116,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
             .any(|text| says(text))
     });
     let name = Named::new(&queue);
-    let page = Changed {
+    render(&Changed {
         frame: context
             .frame
             .of(format!("Settings of {}", name.plain), "queues"),
@@ -125,8 +125,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         name,
         setup,
         has,
-    };
-    render(&page)
+    })
 }
 
 /// `POST /queues/NAME/settings/KEY`: sets it, or undoes that.
@@ -136,11 +135,11 @@ pub(crate) async fn change(
     request: Request,
 ) -> Answer {
     let queue = queue_of(&part)?;
-    let queue_setup = context.form(request).await?;
+    let submitted = context.form(request).await?;
     let (app, api) = (&context.console.app, &context.console.api);
     let before = api.setup(&context.requester, &queue).await?;
-    let undoes = queue_setup.form.says("undo");
-    let typed = queue_setup.form.get("value").unwrap_or_default().trim();
+    let undoes = submitted.form.says("undo");
+    let typed = submitted.form.get("value").unwrap_or_default().trim();
     let value = match of_key(&context, &before, &key) {
         _ if undoes => None,
         // Text needs no quotes here.
@@ -149,7 +148,7 @@ pub(crate) async fn change(
     };
     let changes = [(key.clone(), value)];
     // An undo is about one setting, whatever became of others.
-    let seen = queue_setup.form.get("seen").filter(|_| !undoes);
+    let seen = submitted.form.get("seen").filter(|_| !undoes);
     let changed = api.change(&context.requester, &queue, &changes, seen).await;
     let says = |setup: &QueueSetup, by: bool| {
         let now = of_key(&context, setup, &key);
@@ -173,7 +172,7 @@ pub(crate) async fn change(
         }
         Err(problem) => return Err(problem),
     };
-    Ok(app.back(&queue_setup.form, &format!("queues/{part}/settings"), note))
+    Ok(app.back(&submitted.form, &format!("queues/{part}/settings"), note))
 }
 
 /// A value as it was typed; what is no value is a text, of which the setting says what it takes

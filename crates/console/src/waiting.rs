@@ -53,7 +53,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         over = list(u32::try_from(fit).unwrap_or(listing::ROWS)).await?;
         rows = rows_of(&context, &over.messages);
     }
-    let page = Waiting {
+    render(&Waiting {
         frame: context.frame.of("Waiting", "waiting"),
         group: group.word(),
         says: match group {
@@ -81,8 +81,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         rows,
         first: after.is_some(),
         next: over.next.clone(),
-    };
-    render(&page)
+    })
 }
 
 fn rows_of(context: &PageRequest, messages: &[(Message, Name)]) -> Vec<Row> {

@@ -8,9 +8,9 @@ use quintet_types::Name;
 use serde::Deserialize;
 
 use super::frame::Frame;
-use super::names::{in_address, of_address, seen};
+use super::names::{in_address, seen};
 use super::overview::Figure;
-use super::{Answer, PageRequest, render, words};
+use super::{Answer, PageRequest, render, text_of, words};
 use quintet_api::{Path, Problem};
 
 /// Rows of a page.
@@ -170,27 +170,20 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         ("Jobs held", words::count(jobs)),
     ];
     let none = all == 0;
-    let page = Workers {
+    render(&Workers {
         frame: context.frame.of("Workers", "workers").live(""),
         facts,
         has,
         rows: workers.iter().map(Row::new).collect(),
         none,
         more,
-    };
-    render(&page)
+    })
 }
 
 /// A worker's name, by its part of an address, and what it is asked for.
 fn named(part: &str, act: &str) -> Result<(String, WorkerAction), Problem> {
-    let name = of_address(part).ok_or_else(Problem::no_such_page)?;
-    let wid = String::from_utf8(name.as_bytes().to_vec());
-    let wid = wid.map_err(|_| Problem::no_such_page())?;
-    match act {
-        "quiet" => Ok((wid, WorkerAction::Quiet)),
-        "terminate" => Ok((wid, WorkerAction::Terminate)),
-        _ => Err(Problem::no_such_page()),
-    }
+    let action = WorkerAction::of_word(act).ok_or_else(Problem::no_such_page)?;
+    Ok((text_of(part)?, action))
 }
 
 #[derive(Template)]
@@ -228,7 +221,7 @@ pub(super) async fn question(
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
     let command = wid.bytes().all(plain) && !wid.starts_with('-');
     let shown = seen(&wid);
-    let page = WorkerAsk {
+    render(&WorkerAsk {
         frame: context.frame.of(format!("{act} {shown}"), "workers"),
         heading: match wanted {
             WorkerAction::Quiet => format!("Ask {shown} to be quiet?"),
@@ -256,8 +249,7 @@ pub(super) async fn question(
         part,
         act,
         wid: shown,
-    };
-    render(&page)
+    })
 }
 
 /// `POST /workers/WID/do/ACT`.

@@ -6,81 +6,12 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use quintet_client::words;
-use serde::{Deserialize, Serialize};
+use quintet_client::AuditLine;
 
 /// The file's name in the data directory; the one before it has [`OLDER`]
 /// behind it.
 pub const FILE: &str = "audit.log";
 const OLDER: &str = ".1";
-
-/// One line of the audit file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Act {
-    /// Wall clock, ms since 1970.
-    pub at_ms: u64,
-    /// A user, an account of this machine (`uid 0`), or nothing for the server.
-    pub who: String,
-    /// The client's address; nothing on this machine.
-    pub from: String,
-    /// `login`, `reload`, a command.
-    pub act: String,
-    /// Which queue or the like.
-    pub what: String,
-    /// `ok`, or the word of an error.
-    pub result: String,
-    /// Of an act in steps, how many more of them came since the line before.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub steps: u64,
-    /// Messages it was done to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub messages: Option<u64>,
-    /// The id that its message has from then on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new_id: Option<u64>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-impl Act {
-    /// Its result, and the number of steps.
-    pub fn result_text(&self) -> String {
-        let mut reported = self.result.clone();
-        if let Some(messages) = self.messages {
-            let messages = words::of(messages, "message", "messages");
-            reported.push_str(&format!(", {messages}"));
-        }
-        if let Some(id) = self.new_id {
-            reported.push_str(&format!(", now message {id}"));
-        }
-        match self.steps {
-            0 => {}
-            1 => reported.push_str(" (1 step more)"),
-            steps => reported.push_str(&format!(" ({steps} steps more)")),
-        }
-        reported
-    }
-
-    /// As an operator reads it.
-    pub fn line(&self) -> String {
-        let shown = |text: &str| match text {
-            "" => "-".to_owned(),
-            text => text.to_owned(),
-        };
-        format!(
-            "{} {} {} {} {} {}",
-            words::utc(self.at_ms),
-            shown(&self.who),
-            shown(&self.from),
-            self.act,
-            shown(&self.what),
-            self.result_text()
-        )
-    }
-}
 
 /// Where the file before it is.
 pub fn older(path: &Path) -> PathBuf {
@@ -93,7 +24,7 @@ pub fn older(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The files are there and cannot be read.
-pub fn read(data: &Path, since_ms: u64) -> io::Result<Vec<Act>> {
+pub fn read(data: &Path, since_ms: u64) -> io::Result<Vec<AuditLine>> {
     let path = data.join(FILE);
     let mut acts = Vec::new();
     for path in [older(&path), path] {
@@ -104,7 +35,7 @@ pub fn read(data: &Path, since_ms: u64) -> io::Result<Vec<Act>> {
         };
         // A last line that a crash cut off is none.
         let lines = text.split(|byte| *byte == b'\n');
-        let read = lines.filter_map(|line| serde_json::from_slice::<Act>(line).ok());
+        let read = lines.filter_map(|line| serde_json::from_slice::<AuditLine>(line).ok());
         acts.extend(read.filter(|act| act.at_ms >= since_ms));
     }
     Ok(acts)
@@ -118,7 +49,7 @@ pub const NEWEST_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 /// The files are there and cannot be read.
-pub fn newest(data: &Path, most: usize) -> io::Result<Vec<Act>> {
+pub fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
     let path = data.join(FILE);
     let (mut acts, mut left) = (Vec::new(), NEWEST_BYTES);
     for path in [path.clone(), older(&path)] {
@@ -134,7 +65,7 @@ pub fn newest(data: &Path, most: usize) -> io::Result<Vec<Act>> {
         left -= text.len();
         // The end of a line that began before is no act; nor is a line that a crash cut off.
         let lines = text.rsplit(|byte| *byte == b'\n');
-        let read = lines.filter_map(|line| serde_json::from_slice::<Act>(line).ok());
+        let read = lines.filter_map(|line| serde_json::from_slice::<AuditLine>(line).ok());
         acts.extend(read.take(most - acts.len()));
         if acts.len() == most || from > 0 {
             break;
@@ -148,7 +79,7 @@ pub fn newest(data: &Path, most: usize) -> io::Result<Vec<Act>> {
 mod tests {
     use super::*;
 
-    /// The lines are of `Act` in commit 8486fd84.
+    /// The lines are of commit 8486fd84.
     #[test]
     fn old_acts_are_read() {
         for (old, end) in [
@@ -161,7 +92,7 @@ mod tests {
                 " eve ::1 login - refused (2 steps more)",
             ),
         ] {
-            let act: Act = serde_json::from_str(old).unwrap();
+            let act: AuditLine = serde_json::from_str(old).unwrap();
             assert!(act.line().ends_with(end), "{}", act.line());
             assert_eq!(serde_json::to_string(&act).unwrap(), old);
         }

@@ -1,4 +1,4 @@
-//! A message with all its fields, the lines of the audit, and errors of JSON in plain English.
+//! A message with all its fields, the file of the audit, and errors of JSON in plain English.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 

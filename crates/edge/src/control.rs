@@ -72,6 +72,10 @@ impl Session for NotHttp {
         true
     }
 
+    fn is_as_opened(&self) -> bool {
+        false
+    }
+
     fn streamed(&mut self, _: Result<LargeBody, CommandError>) {}
 }
 

@@ -19,7 +19,7 @@ use quintet_types::{
     Caller, ClientId, Command, CommandError, Delivery, Handed, LargeBody, Name, Outcome,
 };
 
-use crate::hooks::{Hooks, at_client_api};
+use crate::hooks::{Hooks, Runner, at_client_api, not_loaded};
 use crate::io::{Mail, Mailbox};
 
 /// A wait of clients at a stop lasts so long at most, and so often it is looked whether replies
@@ -137,8 +137,9 @@ impl Dispatcher {
     /// As [`quintet_client::ClientApi::leave`].
     pub(crate) fn leave(&self, client_id: ClientId) {
         let gone = locked(&self.inside).requesters.remove(&client_id);
-        self.hooks
-            .at_dispatcher(&self.core, |runner| runner.state.forget(client_id));
+        let forget = |runner: &mut Runner| runner.state.forget(client_id);
+        // Hooks that could not be loaded know nothing of it.
+        let _forgotten = self.hooks.at_dispatcher(&self.core, forget);
         self.core.with_access(|access| access.disconnect(client_id));
         drop(gone);
     }
@@ -224,6 +225,9 @@ impl Dispatcher {
             let decided = runner.state.submit(&at_client_api(caller), command);
             Some((decided, runner.take_did()))
         });
+        let Ok(hooked) = hooked else {
+            return Some((not_loaded(), Name::default(), Required::default()));
+        };
         if let Some((decided, did)) = hooked.flatten() {
             let required = did.see_to(&self.core);
             return plain(decided).map(|(outcome, name)| (outcome, name, required));
@@ -267,7 +271,7 @@ impl Dispatcher {
             let decided = runner.state.arrived(&who, standing, outcome.take()?, queue);
             Some((decided, runner.take_did()))
         });
-        match hooked.flatten() {
+        match hooked.ok().flatten().flatten() {
             Some((decided, did)) => {
                 let required = required.and(did.see_to(&self.core));
                 let (outcome, queue) = plain(decided)?;

@@ -93,6 +93,23 @@ impl World {
         }
     }
 
+    /// A segment begins, and goes on until its beginning is whole.
+    fn segment(&mut self, what: &str) {
+        let Self {
+            engine, journal, ..
+        } = self;
+        let start = Instant::now();
+        engine.begin_segment(SegmentRef(1), journal);
+        show(what, start.elapsed());
+        let (mut longest, mut more) = (Duration::ZERO, true);
+        while more {
+            let start = Instant::now();
+            more = engine.restate(256 << 10, journal);
+            longest = longest.max(start.elapsed());
+        }
+        show("  the longest slice of its beginning", longest);
+    }
+
     /// A world with so many queues, one message in each.
     fn of_queues() -> Self {
         let mut world = World::new();
@@ -141,19 +158,7 @@ fn queues() {
     show("a page of queues", {
         world.ask(1, Command::Stats(StatsOf::Queues { from: (0, 0) }))
     });
-    let start = Instant::now();
-    let World {
-        engine, journal, ..
-    } = &mut world;
-    engine.begin_segment(SegmentRef(1), journal);
-    show("a segment begins", start.elapsed());
-    let (mut longest, mut more) = (Duration::ZERO, true);
-    while more {
-        let start = Instant::now();
-        more = engine.restate(256 << 10, journal);
-        longest = longest.max(start.elapsed());
-    }
-    show("  the longest slice of its beginning", longest);
+    world.segment("a segment begins");
     let start = Instant::now();
     world.engine.configure(Settings::default());
     show("settings read again", start.elapsed());
@@ -166,6 +171,27 @@ fn queues() {
         from: (0, 0),
     };
     show("a slice of queues dropped", world.ask(1, drop));
+}
+
+/// Each of the queues has its message in a block of a run.
+fn blocks() {
+    let mut world = World::of_queues();
+    let World {
+        engine, journal, ..
+    } = &mut world;
+    let mut picked = Vec::new();
+    engine.pick_segment_ref(SegmentRef(0), 0, u32::MAX, &mut picked);
+    for (ordinal, one) in (0..).zip(picked) {
+        let block = Written {
+            number: ordinal,
+            ordinal,
+            queue: one.message.queue,
+            state_index: one.state_index,
+            entries: vec![(one.message.id, one.pick)],
+        };
+        engine.evict(RunId(0), &block, journal);
+    }
+    world.segment("a segment begins, with blocks of runs");
 }
 
 fn subscriptions() {
@@ -282,6 +308,7 @@ fn messages() {
 
 fn main() {
     queues();
+    blocks();
     subscriptions();
     messages();
 }

@@ -463,6 +463,11 @@ impl Engine {
         next
     }
 
+    /// Whether the client holds leases, also those that do not end with it.
+    pub fn holds_leases(&self, client_id: ClientId) -> bool {
+        self.store.held_by(client_id) > 0
+    }
+
     /// The client is gone: its waits end, leases bound to it end, and the
     /// messages keep their own order.
     pub fn disconnect<J: Journal>(

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_types::{Caller, Command, Ms, Name, Outcome};
 
@@ -125,16 +126,19 @@ pub(crate) fn without_preamble(mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-/// Nobody can be asked while a file is loaded.
+/// Nobody can be asked while a file is loaded. The time is what it will be when the file is loaded
+/// for good.
 struct Nobody;
 
 impl Host for Nobody {
     fn now(&self) -> Ms {
-        Ms(0)
+        self.wall()
     }
 
     fn wall(&self) -> Ms {
-        Ms(0)
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let ms = since.map_or(0, |since| since.as_millis());
+        Ms(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
     fn ask(&mut self, _caller: Caller, _command: Command) -> (Option<Outcome>, Name) {

@@ -96,6 +96,12 @@ impl Access<'_> {
         }
     }
 
+    /// Whether the client holds leases in any shard.
+    pub fn holds_leases(&mut self, client_id: ClientId) -> bool {
+        let mut shards = 0..self.core.shards.len();
+        shards.any(|shard| self.step(shard, |at| at.engine.holds_leases(client_id)))
+    }
+
     /// The connection is gone: ends its waits and the leases bound to it.
     pub fn disconnect(&mut self, client_id: ClientId) {
         for shard in 0..self.core.shards.len() {

@@ -12,13 +12,14 @@ use quintet_sim::cluster::{Faults, Link, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
 use quintet_types::{
     BackTo, Body, Caller, ClientId, Command, CommandError, Delivery, LeaseOwner, LeaseRequest,
-    LeaseTime, Outcome, Put, Settings, Take,
+    LeaseTime, Name, Outcome, Overrides, Pattern, Put, Settings, Take,
 };
 
 use crate::commit::Ending;
+use crate::keep::tests::{everything_leaves, open_shards};
 use crate::{
     Access, Core, Decided, Handoff, Layout, Panics, Post, Required, Room, Sharing, SyncPolicy,
-    Trail, locked, open,
+    Trail, Work, locked, open,
 };
 
 /// Counts how often replies may have become free.
@@ -145,6 +146,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with(&Settings::default())
+    }
+
+    fn with(settings: &Settings) -> Self {
         let world = SimWorld::new();
         let stream = SimStream::new(world.clone(), 1, Faults::none());
         let link = stream.link();
@@ -162,7 +167,7 @@ impl Fixture {
         };
         let runs = Arc::new(SimDisk::new(2));
         let kept: Arc<dyn Storage> = Arc::<SimDisk>::clone(&runs);
-        let opened = open(Box::new(store), &kept, &layout, &Settings::default());
+        let opened = open(Box::new(store), &kept, &layout, settings);
         let rung = Arc::new(Rung::default());
         let mail: Vec<Arc<dyn Post>> = vec![Arc::<Rung>::clone(&rung)];
         let room = Room::new("/".into(), 1 << 20);
@@ -502,4 +507,72 @@ fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
     assert!(host.core.counts.log_bytes.load(Ordering::Relaxed) <= 2 * LOG);
     host.core.see_to_overgrown(&mut reported, LOG);
     assert!(matches!(host.put().0, Outcome::Put { .. }));
+}
+
+/// Bytes of what a segment begins with that come before a message goes from memory to a queue whose
+/// block of a run the segment has named already. Another queue's block follows.
+fn named_before_a_move(core: &Core) -> usize {
+    let never = AtomicBool::new(false);
+    everything_leaves(core);
+    let named = |first: &str| {
+        let mut names = (0..).map(|number| Name::from(format!("{first}{number}").as_str()));
+        let found = names.find(|name| core.shard_of_queue(name.as_bytes()) == 0);
+        found.expect("names do not end")
+    };
+    let submit = |command| {
+        let caller = Caller {
+            client_id: ClientId(1),
+            ..Caller::default()
+        };
+        let mut trail = Trail::default();
+        let decided = Access::new(core, core.clock.now(), &mut trail).submit(caller, command);
+        match decided {
+            Decided::Now(outcome, ..) => outcome,
+            Decided::Later => panic!("nothing here waits"),
+        }
+    };
+    let queues = [named("a"), named("b")];
+    for queue in &queues {
+        for _ in 0..20 {
+            submit(Command::Put(Put {
+                queue: queue.clone(),
+                ..Put::default()
+            }));
+        }
+    }
+    core.relieve(0, &never);
+    let put = submit(Command::Put(Put {
+        queue: named("memory"),
+        ..Put::default()
+    }));
+    let Outcome::Put { id, .. } = put else {
+        panic!("it is not stored: {put:?}");
+    };
+    while core.restate() {}
+    assert!(core.write_now());
+    locked(&core.committer).commit(core, Ending::Now);
+    let (before, to) = {
+        let shard = core.shards[0].lock(Work::Server);
+        assert!(shard.engine.cold_stats().blocks >= 2);
+        let (first, ..) = shard.engine.runs()[0];
+        let queue = shard.engine.blocks_of(first)[0].queue;
+        (shard.batch.snapshot, shard.engine.queue_name(queue))
+    };
+    let moved = submit(Command::Move { id, to });
+    assert!(matches!(moved, Outcome::Done), "{moved:?}");
+    core.shards[0].lock(Work::Server).batch.snapshot - before
+}
+
+#[test]
+fn counters_that_standbys_cannot_know_come_when_all_blocks_are_named() {
+    let mut settings = Settings::default();
+    let memory = Overrides {
+        memory: Some(true),
+        ..Overrides::default()
+    };
+    settings.rules.push((Pattern::new("memory*"), memory));
+    let shared = Fixture::with(&settings);
+    assert!(named_before_a_move(&shared.core) > 0);
+    let alone = open_shards(&SimDisk::new(1), &settings, 2);
+    assert_eq!(named_before_a_move(&alone), 0);
 }

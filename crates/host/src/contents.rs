@@ -154,11 +154,15 @@ fn by_queue(engine: &Engine, run: RunId, wanted: impl Fn(u32) -> bool) -> Vec<(Q
 
 /// Writes to the log of a directory, whose lock the caller holds, that these
 /// runs are no more, and with them the messages in memory whose bodies are in
-/// them. Answers those.
+/// them. Answers those; `begin` gets them before anything is written.
 ///
 /// # Errors
-/// The log cannot be read or written.
-pub fn give_up_runs(dir: &Path, runs: &[RunName]) -> Result<Vec<Lost>> {
+/// The log cannot be read or written; and those of `begin`.
+pub fn give_up_runs(
+    dir: &Path,
+    runs: &[RunName],
+    begin: &mut dyn FnMut(&[Lost]) -> Result<()>,
+) -> Result<Vec<Lost>> {
     let mut replay = Replay::new(shards_of(dir)?, &Settings::default())?;
     let storage: Arc<dyn Storage> = Arc::new(Disk::new(dir));
     // Nothing is made ahead for one frame.
@@ -183,6 +187,7 @@ pub fn give_up_runs(dir: &Path, runs: &[RunName]) -> Result<Vec<Lost>> {
             });
         }
     }
+    begin(&lost)?;
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let now = Ms(recovery.last_time_ms);
     begin_epoch(&mut log, &mut shards, epoch, now, &|engine| {

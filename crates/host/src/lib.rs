@@ -233,7 +233,7 @@ impl Core {
     /// Around what was opened. `mail`: a mailbox for each thread that has
     /// clients.
     pub fn new(
-        opened: Opened,
+        mut opened: Opened,
         policy: SyncPolicy,
         mail: Vec<Arc<dyn Post>>,
         room: Room,
@@ -244,6 +244,9 @@ impl Core {
         let log = &*opened.committer.log;
         let acked = Acked::of(log, &progress, &available, &mail);
         let reserved = Reserved::new(opened.shards.len());
+        for shard in &mut opened.shards {
+            shard.engine.set_shared(acked.is_some());
+        }
         Self {
             owner,
             failed: AtomicBool::new(false),

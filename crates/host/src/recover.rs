@@ -64,9 +64,9 @@ pub struct Replay {
     contradiction: Option<String>,
 }
 
-/// The beginning of a segment, as far as it was read. First come the queues with blocks of runs,
-/// these blocks, and the shard's counters; then, between the facts of commands, the other queues,
-/// and the counters again.
+/// The beginning of a segment, as far as it was read. Between the facts of commands come blocks of
+/// runs with their queues, and the shard's counters when as many blocks were named as are in force
+/// there; then the rest of both, and the counters again.
 #[derive(Clone, Default)]
 struct Beginning {
     /// Blocks of runs that it has named.
@@ -85,7 +85,7 @@ impl Beginning {
             reason = "others say nothing of the state before them"
         )]
         match fact {
-            Fact::RunImage { .. } if !self.is_counted => {
+            Fact::RunImage { .. } => {
                 self.blocks += 1;
                 (engine.contradicts(fact), false)
             }

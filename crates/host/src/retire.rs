@@ -216,7 +216,7 @@ impl Core {
         let keep = self.events_keep.load(Ordering::Relaxed);
         let is_kept = total - oldest.bytes < keep && total <= log_bytes && !self.is_full();
         if !is_kept && !self.lives_in(number) {
-            self.retire(oldest.number);
+            self.retire(oldest.number, stop);
             return true;
         }
         if total <= log_bytes {
@@ -253,7 +253,7 @@ impl Core {
             // lease on a message of a dropped queue) is looked at again later.
             return false;
         }
-        self.retire(oldest.number);
+        self.retire(oldest.number, stop);
         true
     }
 
@@ -412,10 +412,10 @@ impl Core {
 
     /// Gives a segment up that nothing lives in any more. First everything
     /// decided so far is made durable: the copies, and all that the next
-    /// segment begins with.
-    pub(crate) fn retire(&self, segment: SegmentNumber) {
+    /// segment begins with. A stop does not wait for that.
+    pub(crate) fn retire(&self, segment: SegmentNumber, stop: &AtomicBool) {
         while self.restate() {
-            if !self.write_now() {
+            if stop.load(Ordering::SeqCst) || !self.write_now() {
                 return;
             }
         }

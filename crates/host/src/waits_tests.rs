@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use quintet_engine::{BlockAt, Want};
 use quintet_sim::disk::SimDisk;
 use quintet_types::{
     Body, Caller, Command, CommandError, Delivery, MessageId, Outcome, Peek, Put, Settings,
@@ -12,7 +13,7 @@ use quintet_types::{
 
 use super::keep::tests::{PATIENCE, ask, open_shards};
 use super::{
-    ClientKey, Core, Decided, FrameBuf, FrameKind, Post, Required, SyncPolicy, Trail, locked,
+    ClientKey, Core, Decided, FrameBuf, FrameKind, Post, Required, SyncPolicy, Trail, Work, locked,
 };
 
 /// Counts the notifications of a thread that holds replies, and keeps its mail.
@@ -171,7 +172,7 @@ fn every_thread_that_writes_or_syncs_a_batch_notifies_of_it() {
     // A segment that is given up, after all that was decided is durable.
     recorded(&core);
     let oldest = locked(&core.committer).log.segments()[0].number;
-    core.retire(oldest);
+    core.retire(oldest, &AtomicBool::new(false));
     assert_eq!(of(&rung), (4, 2));
 }
 
@@ -207,6 +208,31 @@ fn spilled(core: &Core) -> MessageId {
     last
 }
 
+#[test]
+fn a_stop_does_not_wait_for_a_run_to_be_written() {
+    let (core, _) = core(SyncPolicy::Always);
+    core.end_room_waits();
+    spilled(&core);
+    let cold = core.shards[0].lock(Work::Server).engine.cold_stats();
+    assert_eq!(cold.messages, 0);
+    assert_eq!(core.runs.counts.bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_reads_of_runs() {
+    let (core, _) = core(SyncPolicy::Always);
+    spilled(&core);
+    let (run, ..) = core.shards[0].lock(Work::Server).engine.runs()[0];
+    let fetched = || core.runs.counts.fetched.load(Ordering::Relaxed);
+    let before = fetched();
+    for (stops, read) in [(true, 0), (false, 1)] {
+        let block = Want::Block(BlockAt { run, ordinal: 0 }, 0);
+        locked(&core.runs.wanted).push((0, block));
+        core.fetch_all(&AtomicBool::new(stops));
+        assert_eq!(fetched() - before, read, "stops: {stops}");
+    }
+}
+
 /// A hook peeks at a message in a run, and keeps its thread: what was read is handed to it, and at
 /// a stop, when nobody reads any more, it learns that.
 #[test]
@@ -223,7 +249,7 @@ fn a_peek_at_a_run_ends_with_the_read_or_with_the_server() {
             .expect("it is in a run");
         match stops {
             true => core.end_peeks(),
-            false => core.fetch_all(),
+            false => core.fetch_all(&AtomicBool::new(false)),
         }
         let outcome = received.recv_timeout(PATIENCE).expect("the peek ends");
         match stops {

@@ -182,7 +182,7 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
             // The rest is written first.
             let segments = locked(&core.committer).log.segments();
             for old in &segments[..segments.len() - 1] {
-                core.retire(old.number);
+                core.retire(old.number, &AtomicBool::new(false));
             }
         });
         for seed in 0..3 {
@@ -208,9 +208,8 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
     assert_eq!(queues(&core), 0);
 }
 
-/// Nobody holds a shard for all that a segment begins with, and none ends before that is written.
-#[test]
-fn a_segment_begins_in_slices() {
+/// Two shards with 100 queues; what the newest segment begins with is whole.
+fn of_queues() -> Core {
     let core = open_shards(&SimDisk::new(1), &Settings::default(), 2);
     for number in 0..100 {
         let put = Put {
@@ -219,6 +218,27 @@ fn a_segment_begins_in_slices() {
         };
         assert!(matches!(ask(&core, Command::Put(put)), Outcome::Put { .. }));
     }
+    // As far as some began meanwhile.
+    while core.restate() {}
+    assert!(core.write_now());
+    core
+}
+
+#[test]
+fn a_stop_does_not_wait_for_what_a_segment_begins_with() {
+    let core = of_queues();
+    locked(&core.committer).commit(&core, Ending::Now);
+    let oldest = || locked(&core.committer).log.segments()[0].number;
+    let before = oldest();
+    core.retire(before, &AtomicBool::new(true));
+    assert!(core.restate(), "all of it was written");
+    assert_eq!(oldest(), before, "it is retired");
+}
+
+/// Nobody holds a shard for all that a segment begins with, and none ends before that is written.
+#[test]
+fn a_segment_begins_in_slices() {
+    let core = of_queues();
     let rotate = || {
         locked(&core.committer).commit(&core, Ending::Now);
         core.counts.rotations.load(Ordering::Relaxed)
@@ -231,9 +251,6 @@ fn a_segment_begins_in_slices() {
         });
         batches.max().expect("two shards")
     };
-    // As far as some began meanwhile.
-    while core.restate() {}
-    assert!(core.write_now());
     let begun = rotate();
     let (mut slices, mut more) = (0, true);
     while more {

@@ -2,10 +2,12 @@
 //! that both together get the messages of one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use quintet_types::Principal;
 use tokio::sync::watch;
+
+use crate::locks::locked;
 
 /// Those of all listeners, the newest of each token.
 #[derive(Clone, Default)]
@@ -24,7 +26,7 @@ pub struct Attempt {
 
 impl Attempts {
     fn locked(&self) -> MutexGuard<'_, Newest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Begins one, and returns when the one before it under the same token in the same queue is

@@ -2,28 +2,24 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
 use hyper::Method;
 use quintet_client::Did;
-use quintet_types::{ClientId, Principal};
+use quintet_types::{ClientId, Operation, Principal};
 use tokio::sync::{Notify, watch};
 
 use crate::attempts::Attempts;
 use crate::consumers::{Consumer, Consumers, WORKER_MAX};
 use crate::cookie::Session;
 use crate::gate::Gate;
+use crate::locks::locked;
 use crate::watched::FarEnd;
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// All listeners' connections, by number.
 pub struct Clients {
@@ -132,12 +128,6 @@ pub struct Present {
     client: Arc<Client>,
 }
 
-impl fmt::Debug for Clients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} clients of HTTP", locked(&self.there).clients.len())
-    }
-}
-
 impl Default for Clients {
     fn default() -> Self {
         Self {
@@ -223,7 +213,8 @@ impl Clients {
             };
             if let Some((who, gate)) = logged_out {
                 let peer = client.peer.map(|peer| peer.ip().to_canonical());
-                gate.note(who, peer, "login ended", 401, Did::default());
+                let act = (Operation::LoginEnded, Operation::LoginEnded.name());
+                gate.note(who, peer, act, (401, Did::default()));
                 client.cut.notify_one();
             }
         }
@@ -310,12 +301,6 @@ impl Drop for Present {
     fn drop(&mut self) {
         let mut there = locked(&self.clients.there);
         there.clients.remove(&self.client.id);
-    }
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({})", self.id)
     }
 }
 

@@ -2,9 +2,11 @@
 //! as the process lives.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use quintet_types::ClientId;
+
+use crate::locks::locked;
 
 /// Requests that are remembered, the newest; each takes some 300 bytes, 800 at most.
 const CONSUMERS_MAX: usize = 10_000;
@@ -31,7 +33,7 @@ impl Consumers {
         if consumer.user.is_none() && consumer.worker.is_none() {
             return;
         }
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.0);
         let (order, known) = &mut *all;
         if let Some(before) = known.get_mut(&client_id) {
             *before = consumer;
@@ -48,7 +50,7 @@ impl Consumers {
 
     /// The consumer behind `client_id`, if it is among the newest.
     pub fn of(&self, client_id: ClientId) -> Option<Consumer> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&self.0);
         all.1.get(&client_id).cloned()
     }
 }

@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::locks::locked;
 
 /// Notices that wait to be shown; the oldest go when there are more.
 const NOTICES_MAX: usize = 256;
@@ -24,7 +26,7 @@ struct Notices {
 impl Flash {
     /// Keeps a notice; `to` with its number added.
     pub(crate) fn add(&self, to: &str, text: String) -> String {
-        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notices = locked(&self.notices);
         notices.count += 1;
         // The standard library's hash keys are random.
         let number = std::hash::RandomState::new().hash_one(notices.count);
@@ -39,7 +41,7 @@ impl Flash {
 
     /// The notice of that number, once.
     pub(crate) fn take(&self, number: &str) -> Option<String> {
-        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notices = locked(&self.notices);
         let at = notices.waiting.iter().position(|(n, _)| n == number)?;
         notices.waiting.remove(at).map(|(_, text)| text)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use quintet_client::{Did, Share};
-use quintet_types::{Name, Principal, Verb};
+use quintet_types::{Name, Operation, Principal, Verb};
 
 use crate::reply::Problem;
 
@@ -62,8 +62,9 @@ pub trait Gate: Send + Sync {
     /// with the number that [`Answer::In`] gave.
     fn counts(&self, principal: Principal, proof: u64) -> bool;
 
-    /// Writes down what a client has done to a queue or the server.
-    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16, did: Did);
+    /// Writes down what a client has done to a queue or the server, in the words of its request,
+    /// and the status of the reply.
+    fn note(&self, who: Principal, peer: Option<IpAddr>, act: (Operation, &str), came: (u16, Did));
 }
 
 /// A connection that counts, until it is dropped; `None`: it does not.
@@ -115,20 +116,11 @@ pub enum Answer {
 }
 
 /// The reply to a client that is known and lacks the right: 403.
-pub fn not_permitted() -> Problem {
+pub(crate) fn not_permitted() -> Problem {
     Problem::with_text(StatusCode::FORBIDDEN, "not permitted")
 }
 
-/// Nothing was changed, so the audit has no line: among the extensions of a response.
-#[derive(Clone, Copy)]
-pub struct OnlyCounted;
-
-/// The queue that an act was done to, if its address does not say: among the extensions of a
-/// response.
-#[derive(Clone)]
-pub struct DoneTo(pub Name);
-
-/// With a response: words that follow the address in its audit line. Everyday work, which has no
-/// line by its address, gets one of these words alone.
+/// With a response: words that follow the address in its audit line, such as the queue, if the
+/// address does not say it.
 #[derive(Clone, Debug)]
 pub struct DoneWith(pub String);

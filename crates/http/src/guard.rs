@@ -9,7 +9,8 @@ use hyper::{HeaderMap, Method, Uri};
 use ipnet::IpNet;
 
 use crate::authorization::Authorization;
-use crate::gate::{Answer, Gate, LoginCredentials, Tell};
+use crate::gate::{Answer, Gate, LoginCredentials};
+use crate::reply::channel;
 use crate::requester::Requester;
 
 /// A name and its password.
@@ -36,12 +37,6 @@ pub struct Logins(pub Arc<LoginCheck>);
 
 /// See [`Logins`].
 pub type LoginCheck = dyn Fn(&str, &[u8]) -> Option<bool> + Send + Sync;
-
-impl std::fmt::Debug for Logins {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Logins")
-    }
-}
 
 /// The rules of a listener.
 #[derive(Clone, Default)]
@@ -76,6 +71,19 @@ pub enum Denied {
     Login,
     /// Its login was not looked at.
     NotNow(&'static str),
+}
+
+impl Denied {
+    /// The reason, for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Address => "your address is not in allowed_ips of this listener",
+            Self::Host => "this server has another name; hosts = \"NAME\" in its settings adds one",
+            Self::Origin => "a page of another site may not do this",
+            Self::Login => "a login is needed",
+            Self::NotNow(why) => why,
+        }
+    }
 }
 
 fn shown(supplied: &Authorization) -> LoginCredentials<'_> {
@@ -134,11 +142,7 @@ impl Guard {
                 false => Err(Denied::Login),
             };
         };
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let sender: Tell = Box::new(move |answer| {
-            // The requester may have gone.
-            let _delivered = sender.send(answer);
-        });
+        let (sender, receiver) = channel();
         let supplied = Authorization::read(text(headers, &AUTHORIZATION));
         let shown = match (shown(&supplied), certified) {
             (LoginCredentials::Nothing, Some(name)) => LoginCredentials::Certificate(name),
@@ -149,8 +153,7 @@ impl Guard {
             Ok(Answer::In(principal, proof)) => Ok(Requester {
                 known: Some((principal, Arc::clone(gate))),
                 proof,
-                session: None,
-                client: None,
+                ..Requester::default()
             }),
             Ok(Answer::No) => Err(Denied::Login),
             Ok(Answer::NotNow(why)) => Err(Denied::NotNow(why)),

@@ -23,6 +23,7 @@ mod guest;
 mod head;
 pub mod held;
 mod interruptible;
+mod locks;
 mod pace;
 mod paced;
 pub mod paths;
@@ -37,6 +38,7 @@ pub mod sessions;
 mod settings;
 mod slots;
 mod streams;
+mod threads;
 mod undo;
 pub mod upload;
 mod watched;
@@ -48,20 +50,21 @@ pub use consumers::{Consumer, Consumers, WORKER_MAX};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Form, Kind, Whole, whole};
 pub use gate::{
-    Answer, AuthenticatedClient, Counted, DoneTo, DoneWith, Full, Gate, LoginCredentials,
-    OnlyCounted, Pace, Tell,
+    Answer, AuthenticatedClient, Counted, DoneWith, Full, Gate, LoginCredentials, Pace, Tell,
 };
 pub use guard::{Denied, Guard, LoginCheck, Logins, User, is_one_of};
 pub use guest::Guest;
 pub use interruptible::interruptible;
+pub use locks::locked;
 pub use pace::pace;
 pub use payer::{Payer, RequestMemory};
 pub use quintet_client::{Did, Share};
 pub use replies::{Errand, Replied, TellReply, Waited};
 pub use reply::Problem;
 pub use requester::Requester;
-pub use serve::{Answering, Connected, ForwardedConnection, Forwarding, Serve, Socket, Task, Web};
+pub use serve::{Answering, Connected, ForwardedConnection, Forwarding, Serve, Socket, Web};
 pub use settings::{Limits, Settings};
 pub use slots::{Apart, ConnectionSlot, SlotPermit, Slots, Waits};
 pub use streams::{OpenStream, StreamCounts};
+pub use threads::Task;
 pub use undo::{Leaving, Losses, Undo};

@@ -44,7 +44,7 @@ mod tests {
     use std::time::Duration;
 
     use quintet_client::{Did, Share};
-    use quintet_types::{Name, Verb};
+    use quintet_types::{Name, Operation, Verb};
 
     use super::*;
     use crate::clients::Clients;
@@ -90,7 +90,7 @@ mod tests {
         fn counts(&self, _: Principal, _: u64) -> bool {
             true
         }
-        fn note(&self, _: Principal, _: Option<IpAddr>, _: &str, _: u16, _: Did) {}
+        fn note(&self, _: Principal, _: Option<IpAddr>, _: (Operation, &str), _: (u16, Did)) {}
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]

@@ -1,6 +1,5 @@
 //! In whose limits the body of a request counts while it is in memory.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -24,12 +23,6 @@ pub struct Payer {
     pub peer: Option<IpAddr>,
     /// `None`: nobody is known.
     pub principal: Option<Principal>,
-}
-
-impl fmt::Debug for Payer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Payer({:?}, {:?})", self.peer, self.principal)
-    }
 }
 
 /// Memory that a request holds, until this is dropped.

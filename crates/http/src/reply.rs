@@ -64,37 +64,33 @@ impl Problem {
 
     /// The status of its reply, and what it says.
     pub fn status_and_text(&self) -> (StatusCode, String) {
+        let text = match self {
+            Problem::TooManyFields(max) => format!("a form has at most {max} fields (max_fields)"),
+            Problem::FormTooLarge(max) => format!(
+                "a form or JSON body has at most {max} bytes (max_form of the http listener)"
+            ),
+            Problem::TooSlow => "the body did not arrive in time (timeout)".to_owned(),
+            Problem::NoMemory => "no memory is left for clients (connection_memory)".to_owned(),
+            Problem::TooMany(why, _) => (*why).to_owned(),
+            Problem::Unavailable => CommandError::Unavailable.text().to_owned(),
+            Problem::Stopping => "the server is stopping".to_owned(),
+            Problem::BrokeOff => "the body ended early".to_owned(),
+            Problem::BadForm(why) => format!("bad form: {why}"),
+            Problem::Text(_, text) => text.clone(),
+        };
+        (self.status(), text)
+    }
+
+    fn status(&self) -> StatusCode {
         match self {
-            Problem::TooManyFields(max) => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("a form has at most {max} fields (max_fields)"),
-            ),
-            Problem::FormTooLarge(max) => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!(
-                    "a form or JSON body has at most {max} bytes (max_form of the http listener)"
-                ),
-            ),
-            Problem::TooSlow => (
-                StatusCode::REQUEST_TIMEOUT,
-                "the body did not arrive in time (timeout)".to_owned(),
-            ),
-            Problem::NoMemory => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "no memory is left for clients (connection_memory)".to_owned(),
-            ),
-            Problem::TooMany(why, _) => (StatusCode::TOO_MANY_REQUESTS, (*why).to_owned()),
-            Problem::Unavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                CommandError::Unavailable.text().to_owned(),
-            ),
-            Problem::Stopping => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the server is stopping".to_owned(),
-            ),
-            Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body ended early".to_owned()),
-            Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),
-            Problem::Text(status, text) => (*status, text.clone()),
+            Problem::TooManyFields(_) | Problem::FormTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Problem::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Problem::NoMemory | Problem::Unavailable | Problem::Stopping => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Problem::TooMany(..) => StatusCode::TOO_MANY_REQUESTS,
+            Problem::BrokeOff | Problem::BadForm(_) => StatusCode::BAD_REQUEST,
+            Problem::Text(status, _) => *status,
         }
     }
 }

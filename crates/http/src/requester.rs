@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use quintet_types::{Name, Principal, Verb};
+use quintet_types::{Name, Needed, Operation, Principal, Verb};
 
 use crate::clients::Client;
 use crate::cookie::Token;
@@ -90,18 +90,24 @@ impl Requester {
         known.is_none_or(|(who, gate)| gate.may_server(*who))
     }
 
-    /// True if it may read `/metrics`.
-    pub fn may_read_metrics(&self) -> bool {
-        let known = self.known.as_ref();
-        known.is_none_or(|(who, gate)| gate.may_read_metrics(*who))
+    /// True if it may ask for this operation, on this queue if it is on one.
+    pub fn may_ask(&self, operation: Operation, queue: &Name) -> bool {
+        match operation.needs() {
+            Needed::Queue(verbs) => verbs.iter().all(|verb| self.may_to(*verb, queue)),
+            Needed::Server => self.may_server(),
+            Needed::Metrics => {
+                let known = self.known.as_ref();
+                known.is_none_or(|(who, gate)| gate.may_read_metrics(*who))
+            }
+        }
     }
 
-    /// Refuses what it may not do to a queue.
+    /// Refuses what it may not ask for.
     ///
     /// # Errors
     /// 403.
-    pub fn must(&self, verb: Verb, queue: &str) -> Result<(), Problem> {
-        match self.may(verb, queue) {
+    pub fn must(&self, operation: Operation, queue: &str) -> Result<(), Problem> {
+        match self.may_ask(operation, &Name::from(queue)) {
             true => Ok(()),
             false => Err(not_permitted()),
         }

@@ -1,7 +1,7 @@
 //! The threads HTTP lives in, its listeners and connections.
 //!
-//! Each thread runs an event loop of its own. The first one accepts; a connection is served by
-//! one thread from its begin to its end.
+//! Each thread runs an event loop of its own. A connection is served by one thread from its begin
+//! to its end.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,6 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use quintet_tls::{Identity, Opened, Secure, identity};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -34,15 +33,9 @@ use crate::reply::Problem;
 use crate::secure;
 use crate::settings::Settings;
 use crate::slots::{Busy, ConnectionSlot, OfAddress, SlotPermit, Slots};
+use crate::threads::{LAST_WAIT, Place, Task, Threads};
 use crate::undo::Leaving;
 use crate::watched::{FarEnd, Watched};
-
-/// Threads that wait for the shards and the disk, of each thread that serves;
-/// further requests wait for one. Uploads hold one each, so there are more of these than of those.
-const WORKERS_MAX: usize = 64;
-
-/// How long a thread in the middle of something is waited for in the end.
-const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a client that is turned away may take to hear it.
 const ERROR_TIME: Duration = Duration::from_secs(1);
@@ -170,14 +163,6 @@ pub struct ForwardedConnection {
     pub counted: Counted,
 }
 
-impl std::fmt::Debug for ForwardedConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ForwardedConnection")
-            .field("peer", &self.peer)
-            .finish()
-    }
-}
-
 /// A connected socket that belongs to no runtime yet.
 #[derive(Debug)]
 pub enum Connected {
@@ -207,9 +192,6 @@ impl Forwarding {
     }
 }
 
-/// Work beside the connections of a thread.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// HTTP, being served in threads of its own.
 #[derive(Debug)]
 pub struct Web {
@@ -220,8 +202,8 @@ pub struct Web {
 }
 
 impl Web {
-    /// Serves each socket by its site, in so many threads of this name, one at least. Connections
-    /// are accepted from now on. `task` is asked once for each thread.
+    /// Serves each socket by its site, in one thread of this name and, as connections come, so many
+    /// at most. Connections are accepted from now on. `task` is asked once for each thread.
     ///
     /// # Errors
     /// The system has no thread or no event queue to give.
@@ -229,18 +211,10 @@ impl Web {
         name: &'static str,
         threads: usize,
         sites: Vec<(Socket, Arc<dyn Serve>)>,
-        task: impl Fn() -> Option<Task>,
+        task: impl Fn() -> Option<Task> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let runtime = || -> io::Result<Runtime> {
-            let runtime = runtime(name)?;
-            if let Some(task) = task() {
-                runtime.spawn(task);
-            }
-            Ok(runtime)
-        };
-        let first = runtime()?;
-        let others = (1..threads).map(|_| Other::start(name, runtime()?));
-        let others: Vec<Other> = others.collect::<io::Result<_>>()?;
+        let threads = Arc::new(Threads::new(name, threads, task));
+        let first = threads.first()?;
         let mut listeners = Vec::new();
         let mut forwarding = Vec::new();
         {
@@ -260,10 +234,8 @@ impl Web {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || {
-            let loads = others.iter().map(|other| Some(other.runtime.clone()));
-            let loads = std::iter::once(None).chain(loads).map(Load::new).collect();
-            first.block_on(serve(listeners, loads, stopped));
-            let ending: Vec<_> = others.into_iter().map(Other::end).collect();
+            first.block_on(serve(listeners, &threads, stopped));
+            let ending = threads.end();
             first.shutdown_timeout(LAST_WAIT);
             ending.into_iter().all(|thread| thread.join().is_ok())
         })?;
@@ -288,93 +260,29 @@ impl Web {
     }
 }
 
-fn runtime(name: &str) -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(WORKERS_MAX)
-        .thread_name(format!("{name}-work"))
-        .build()
-}
-
-/// A thread beside the first one.
-struct Other {
-    runtime: tokio::runtime::Handle,
-    /// Dropped: it ends.
-    go_on: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Other {
-    fn start(name: &str, runtime: Runtime) -> io::Result<Self> {
-        let (go_on, over) = oneshot::channel::<()>();
-        let handle = runtime.handle().clone();
-        let thread = std::thread::Builder::new().name(name.to_owned());
-        let thread = thread.spawn(move || {
-            // Told by being dropped.
-            let _over = runtime.block_on(over);
-            runtime.shutdown_timeout(LAST_WAIT);
-        })?;
-        Ok(Self {
-            runtime: handle,
-            go_on,
-            thread,
-        })
-    }
-
-    /// Cuts the connections that are left; it ends by itself from here on.
-    fn end(self) -> JoinHandle<()> {
-        drop(self.go_on);
-        self.thread
-    }
-}
-
-/// A thread as those see it who have connections to give away.
-struct Load {
-    /// `None`: the one that accepts.
-    runtime: Option<tokio::runtime::Handle>,
-    /// Each of its connections has a clone.
-    connections: Arc<()>,
-}
-
-impl Load {
-    fn new(runtime: Option<tokio::runtime::Handle>) -> Self {
-        Self {
-            runtime,
-            connections: Arc::default(),
-        }
-    }
-
-    /// The one with the fewest connections.
-    fn least(loads: &[Self]) -> Option<&Self> {
-        loads
-            .iter()
-            .min_by_key(|load| Arc::strong_count(&load.connections))
-    }
-
-    /// Serves a connection here.
-    fn take(
-        &self,
-        stream: Stream,
-        mut from: From,
-        site: Arc<Site>,
-        watcher: Watcher,
-        connection_slot: Arc<ConnectionSlot>,
-    ) {
-        from.load = Some(Arc::clone(&self.connections));
-        let Some(runtime) = &self.runtime else {
-            return serve_stream(stream, from, site, watcher, connection_slot);
-        };
-        let taken = stream.into_std();
-        runtime.spawn(async move {
-            match taken.and_then(Stream::of) {
-                Ok(stream) => serve_stream(stream, from, site, watcher, connection_slot),
-                Err(error) => {
-                    tracing::warn!("http: a connection cannot be served: {error}");
-                    connection_slot.leave();
-                }
+/// Serves a connection in its place.
+fn take(
+    place: Place,
+    stream: Stream,
+    mut from: From,
+    site: Arc<Site>,
+    watcher: Watcher,
+    connection_slot: Arc<ConnectionSlot>,
+) {
+    from.load = Some(place.counted);
+    let Some(runtime) = place.runtime else {
+        return serve_stream(stream, from, site, watcher, connection_slot);
+    };
+    let taken = stream.into_std();
+    runtime.spawn(async move {
+        match taken.and_then(Stream::of) {
+            Ok(stream) => serve_stream(stream, from, site, watcher, connection_slot),
+            Err(error) => {
+                tracing::warn!("http: a connection cannot be served: {error}");
+                connection_slot.leave();
             }
-        });
-    }
+        }
+    });
 }
 
 /// Where a site's connections come from.
@@ -407,7 +315,7 @@ impl Listener {
 
 async fn serve(
     listeners: Vec<(Listeners, Arc<Site>)>,
-    loads: Arc<[Load]>,
+    threads: &Arc<Threads>,
     stopped: oneshot::Receiver<Duration>,
 ) {
     let graceful = Arc::new(GracefulShutdown::new());
@@ -416,8 +324,8 @@ async fn serve(
     for (listener, site) in listeners {
         Arc::clone(&site.serve).begins();
         sites.push(Arc::clone(&site));
-        let (graceful, loads) = (Arc::clone(&graceful), Arc::clone(&loads));
-        accepting.spawn(accept(listener, site, graceful, loads));
+        let (graceful, threads) = (Arc::clone(&graceful), Arc::clone(threads));
+        accepting.spawn(accept(listener, site, graceful, threads));
     }
     // Dropped without a word counts as "at once".
     let grace = stopped.await.unwrap_or_default();
@@ -480,7 +388,7 @@ async fn accept(
     mut listeners: Listeners,
     site: Arc<Site>,
     graceful: Arc<GracefulShutdown>,
-    loads: Arc<[Load]>,
+    threads: Arc<Threads>,
 ) {
     let limits = &site.settings().limits;
     let slots = Slots::new(limits.connections_max, limits.apart_max);
@@ -512,10 +420,8 @@ async fn accept(
             }
         }
         let connection_slot = ConnectionSlot::new(&slots, place);
-        let Some(load) = Load::least(&loads) else {
-            continue;
-        };
-        load.take(
+        take(
+            threads.place(),
             stream,
             from,
             Arc::clone(&site),

@@ -6,16 +6,17 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use quintet_types::Principal;
-use tokio::sync::oneshot;
 
 use crate::cookie::{HOST_NAME, NAME, Session, Token};
-use crate::gate::{Answer, Gate, LoginCredentials, Tell};
+use crate::gate::{Answer, Gate, LoginCredentials};
+use crate::locks::locked;
+use crate::reply::channel;
 use crate::requester::Requester;
 
 /// Sessions of browsers at one listener. They are in memory: a restart ends them.
@@ -123,7 +124,7 @@ impl Sessions {
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<Token, Arc<Session>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.kept)
     }
 }
 
@@ -148,11 +149,7 @@ pub fn requester(
 
 /// Logs in with a form's `name` and `secret`; without a name the secret is a token.
 pub async fn log_in(gate: &dyn Gate, peer: Option<IpAddr>, name: &str, secret: &str) -> Answer {
-    let (sender, receiver) = oneshot::channel();
-    let sender: Tell = Box::new(move |answer| {
-        // The requester may have gone.
-        let _delivered = sender.send(answer);
-    });
+    let (sender, receiver) = channel();
     let shown = match name {
         "" => LoginCredentials::Bearer(secret.as_bytes()),
         name => LoginCredentials::Basic(name.as_bytes(), secret.as_bytes()),

@@ -2,12 +2,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::Method;
 use hyper::header::COOKIE;
-use quintet_types::{Name, Verb};
+use quintet_types::{Name, Operation, Verb};
 
 use super::*;
 use crate::clients::Clients;
 use crate::cookie::TOKEN;
-use crate::gate::{Counted, Pace};
+use crate::gate::{Counted, Pace, Tell};
 
 /// Everybody's login counts if it came with this number.
 #[derive(Default)]
@@ -45,7 +45,14 @@ impl Gate for Everybody {
     fn may_read_metrics(&self, _: Principal) -> bool {
         true
     }
-    fn note(&self, _: Principal, _: Option<IpAddr>, _: &str, _: u16, _: quintet_client::Did) {}
+    fn note(
+        &self,
+        _: Principal,
+        _: Option<IpAddr>,
+        _: (Operation, &str),
+        _: (u16, quintet_client::Did),
+    ) {
+    }
     fn name_of(&self, _: Principal) -> Option<Arc<str>> {
         None
     }

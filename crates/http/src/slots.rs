@@ -13,7 +13,8 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::clients::{Client, Clients, locked};
+use crate::clients::{Client, Clients};
+use crate::locks::locked;
 use crate::undo::Undo;
 
 /// Time after which a connection without a whole head ends when places are few.
@@ -210,12 +211,6 @@ impl Slots {
             way += 1;
             entry.remove().1.cut.notify_one();
         }
-    }
-}
-
-impl std::fmt::Debug for ConnectionSlot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ConnectionSlot").finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Messages that were leased for a client that never got the reply: they go back at once.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use quintet_client::ClientApi;
 use quintet_types::{Caller, Cancelled, Handed, Message, MessageId};
+
+use crate::locks::locked;
 
 /// The way back for such messages. A thread of its own gives them back, as a callback that
 /// gets an outcome must not ask the shards. It starts with the first of them and ends with the last
@@ -126,6 +128,6 @@ impl Leaving {
     }
 
     pub(crate) fn take(&self) -> Option<Undo> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        locked(&self.0).take()
     }
 }

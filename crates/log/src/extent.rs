@@ -22,6 +22,10 @@ pub(crate) struct Extent {
     pub(crate) durable: Position,
 }
 
+/// Why runs are damage in a directory without a segment.
+pub(crate) const NO_SEGMENT: &str =
+    "there are runs, but no segment of the log that says which parts of them are in force";
+
 /// Why something that must be there is not: the file, and what is wrong.
 pub(crate) type Missing = (String, String);
 
@@ -93,11 +97,11 @@ impl Extent {
                 gone(extent.oldest, "the file is missing")
             }
             (Some(_), Some(_)) | (None, Some(_)) => Ok(None),
-            (None, None) => Ok(list_runs(storage)?.first().map(|run| {
-                let why = "there are runs, but no segment of the log that says which parts of them \
-                           are in force";
-                (run.to_string(), why.to_owned())
-            })),
+            (None, None) => {
+                let runs = list_runs(storage)?;
+                let first = runs.first().map(ToString::to_string);
+                Ok(first.map(|run| (run, NO_SEGMENT.to_owned())))
+            }
         }
     }
 }

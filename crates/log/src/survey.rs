@@ -10,7 +10,8 @@ use crate::error::OfStorage as _;
 use crate::{
     Cut, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, Result, SegmentNumber, Stamp,
     Storage, StorageFile,
-    extent::{Extent, Missing},
+    extent::{Extent, Missing, NO_SEGMENT},
+    run::list_runs,
     scan::{Scan, Step, Stop, Window},
     segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name},
 };
@@ -68,6 +69,29 @@ pub(crate) struct Survey {
     /// Names of the files that say what must be there, and the highest number of a segment.
     pub(crate) extents: Vec<String>,
     pub(crate) newest: SegmentNumber,
+}
+
+impl Survey {
+    /// No segment says what of the runs is in force: each is damage.
+    fn lose_runs(
+        &mut self,
+        storage: &dyn Storage,
+        report: &mut dyn FnMut(Finding<'_>),
+    ) -> Result<()> {
+        for run in list_runs(storage)? {
+            let range = LostRange {
+                file: run.to_string(),
+                offset: 0,
+                bytes: 0,
+                why: NO_SEGMENT.to_owned(),
+            };
+            if !self.damage.contains(&range) {
+                report(Finding::Damage(&range));
+                self.damage.push(range);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One segment's file.
@@ -142,6 +166,9 @@ pub(crate) fn survey(storage: &dyn Storage, report: &mut dyn FnMut(Finding<'_>))
     let mut survey = state.conclude(segments, stray, missing, before, report);
     survey.extents = extents;
     survey.newest = survey.newest.max(before.newest);
+    if !survey.damage.is_empty() && survey.segments.iter().all(|left| left.header.is_none()) {
+        survey.lose_runs(storage, report)?;
+    }
     Ok(survey)
 }
 

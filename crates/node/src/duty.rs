@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
 use quintet_host::{Core, Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
+use quintet_nodes::GROUP;
 use quintet_nodes::mirror::Mirrors;
 use quintet_process::Order;
 use quintet_proxy::{Hint, Owners, watch};
@@ -172,7 +173,7 @@ impl Duty for Work {
         let (role, epoch) = (status.role.name(), status.epoch);
         let owner = status.owner.as_ref();
         let name = owner.map_or("nobody", |claim| &claim.node);
-        tracing::info!("{role}, epoch {epoch}, owned by {name}");
+        tracing::info!(group = GROUP, "{role}, epoch {epoch}, owned by {name}");
         let next = owner.map_or(Owners::Nobody, |claim| self.hint(status, claim));
         self.signals.owners.send_if_modified(|owners| {
             // While the log is read, others have named a later owner already.

@@ -1,14 +1,18 @@
 //! How an owner goes in good order: it is stopped, or another node is to own the queues.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use quintet_cluster::ClusterId;
 use quintet_host::{Core, Handoff, locked};
 use quintet_log::LogError;
+use quintet_nodes::GROUP;
 use quintet_process::{End, again};
+use quintet_proxy::Hint;
 
+use super::word::Word;
 use super::{Node, say};
 
 /// So long connections are given for what they are owed before another node may take over; those
@@ -20,6 +24,9 @@ static STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// The threads that a node ends before its process ends, each step with a deadline.
 pub trait Threads {
+    /// Clients' connections that are open.
+    fn connections(&self) -> u64;
+
     /// Connections get what they are owed, and nothing more is decided for them. True: they have it
     /// all by then.
     fn end_io(&mut self, by: Instant) -> bool;
@@ -46,6 +53,26 @@ impl Node {
         self.signals.order_hand_over();
     }
 
+    /// Tells the next process which node is to own, where that is known: it brings clients there
+    /// before it has reached JetStream.
+    fn leave_word(&self, successor: &str) {
+        let teller = self.teller.get().and_then(Weak::upgrade);
+        let seen = locked(&self.seen);
+        let mut nodes = seen.iter().flat_map(|seen| &seen.nodes);
+        let next = nodes.find(|one| one.node == successor);
+        if let (Some(teller), Some(next)) = (teller, next) {
+            let word = Word {
+                cluster: ClusterId(teller.settings.cluster),
+                successor: Hint {
+                    epoch: self.status().epoch.0 + 1,
+                    node: next.node.clone(),
+                    address: next.address.clone(),
+                },
+            };
+            again::leave_word(word.to_text());
+        }
+    }
+
     /// Lets another node own the queues, and ends, or begins again to follow.
     ///
     /// # Errors
@@ -62,8 +89,12 @@ impl Node {
         let successor = successor
             .or_else(|| self.best_successor())
             .unwrap_or_default();
-        let began = Instant::now();
+        let (began, open) = (Instant::now(), threads.connections());
         self.proxy_listeners.serve_no_more();
+        if end == End::HandOver {
+            // Another thread may find out first that the successor owns, and begin again.
+            self.leave_word(&successor);
+        }
         threads.end_io(began + OWED);
         let outcome = core.handoff(&successor, self.handover_wait);
         let took = began.elapsed().as_millis();
@@ -72,9 +103,12 @@ impl Node {
             successor => successor,
         };
         match outcome {
-            Handoff::Stands => tracing::info!("handed over to {to} after {took} ms"),
+            Handoff::Stands => {
+                tracing::info!(group = GROUP, "handed over to {to} after {took} ms");
+            }
             Handoff::Unknown | Handoff::Unsaid => {
                 tracing::error!(
+                    group = GROUP,
                     "could not write the handoff within {took} ms: another node takes over after \
                      the usual time without heartbeats"
                 );
@@ -82,6 +116,8 @@ impl Node {
         }
         threads.end_io(began + stop_wait);
         if end == End::HandOver {
+            let kept = again::kept_connections();
+            tracing::info!("{kept} of {open} client connections are kept, the others are closed");
             say("quintet handed over");
             again::begin();
         }

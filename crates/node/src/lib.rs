@@ -14,6 +14,7 @@ mod runs;
 mod seen;
 mod teller;
 mod upkeep;
+mod word;
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,9 +30,9 @@ use quintet_cluster::{
 use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
-use quintet_log::{LogError, Options};
+use quintet_log::{LogError, Options, Storage};
 use quintet_nodes::registry::{self, JoinError};
-use quintet_nodes::{ClusterReport, Files, checks, mirror, report_shards};
+use quintet_nodes::{ClusterReport, Files, GROUP, checks, mirror, report_shards};
 use quintet_process::{Order, again};
 use quintet_proxy::{Intake, Owners, watch};
 
@@ -40,9 +41,10 @@ use duty::{MemberSignals, Work};
 use proxy_listeners::ProxyListeners;
 use runs::Runs;
 use teller::Teller;
+use word::Word;
 
 pub use leave::Threads;
-pub use proxy_listeners::socket;
+pub use proxy_listeners::{earlier, socket};
 pub use quintet_proxy::ProxyListener;
 
 /// Pause between two tries to reach the servers.
@@ -89,6 +91,8 @@ pub struct Node {
 /// A log this node has claimed, with what it led to.
 pub struct Ownership {
     owned: Owned<Replay>,
+    /// Where the runs are that it needs.
+    runs: Arc<dyn Storage>,
     pub node: Arc<Node>,
 }
 
@@ -104,10 +108,8 @@ impl Ownership {
             lead_ms,
             state,
         } = self.owned;
-        // Where this takes long another node may take over, which is found out by appending.
-        let runs = self.node.signals.runs.complete(&state)?;
-        let opened =
-            quintet_host::take_ownership(state, Box::new(log), recovery, lead_ms, &runs, layout);
+        let (log, runs) = (Box::new(log), &self.runs);
+        let opened = quintet_host::take_ownership(state, log, recovery, lead_ms, runs, layout);
         match opened {
             Ok(opened) => Ok((opened, self.node)),
             Err(error) => match error.downcast_ref::<LogError>() {
@@ -222,7 +224,7 @@ fn step_down(why: &LogError) -> ! {
     static SAID: Once = Once::new();
     // Several threads find out at once.
     SAID.call_once(|| {
-        tracing::warn!("this node no longer owns the queues: {why}");
+        tracing::warn!(group = GROUP, "this node no longer owns the queues: {why}");
         say("quintet deposed");
     });
     again::begin()
@@ -257,7 +259,7 @@ pub fn check(config: &Config) -> Result<()> {
 /// Something is missing or wrong, named in one text; or the log cannot be followed.
 pub fn follow(
     config: &Config,
-    proxy_listeners: Vec<ProxyListener>,
+    mut proxy_listeners: Vec<ProxyListener>,
     connections: u64,
     arrivals: Arc<dyn Arrivals>,
     audit: Arc<dyn AuditLog>,
@@ -268,8 +270,17 @@ pub fn follow(
     let cluster = &config.cluster;
     let tls = proxy_listeners::tls(cluster)?;
     let peer_listener = proxy_listeners::open_peer_listener(config)?;
+    let (proxy, (owners, known)) = (ProxyListeners::default(), watch::channel(Owners::Nobody));
+    let settings = |of| proxy_listeners::settings(of, tls.clone(), connections);
+    // The process before this has handed off: its clients need not wait for what follows.
+    let word = again::word_left().and_then(|word| Word::from_text(&word));
+    if let Some(word) = &word {
+        owners.send_replace(Owners::Other(word.successor.clone()));
+        let (listeners, limits) = (std::mem::take(&mut proxy_listeners), Arc::clone(&arrivals));
+        proxy.begin(listeners, settings(word.cluster), known.clone(), limits)?;
+    }
     let servers = checks::servers(cluster)?;
-    let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, 0));
+    let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, GROUP));
     let Some(stream) = until(inbox, || Ok(JetStream::connect(&servers, names.clone())?))? else {
         return Ok(None);
     };
@@ -290,6 +301,10 @@ pub fn follow(
     let Some(registered) = joined? else {
         return Ok(None);
     };
+    if word.as_ref().is_some_and(|word| word.cluster != registered) {
+        tracing::warn!("the cluster was created anew, so this node begins again");
+        again::begin();
+    }
     registry::renew(&stream, cluster, &ourselves)?;
     report_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
@@ -309,7 +324,7 @@ pub fn follow(
         orders: orders.clone(),
         happened: Default::default(),
         core: OnceLock::new(),
-        owners: watch::Sender::new(Owners::Nobody),
+        owners,
         acks: OnceLock::new(),
         node: cluster.node(),
         mirrors: mirrors.clone(),
@@ -344,7 +359,7 @@ pub fn follow(
         member,
         signals,
         world,
-        proxy_listeners: ProxyListeners::default(),
+        proxy_listeners: proxy,
         files: Arc::new(Files(attached)),
         teller: OnceLock::new(),
         successor: Mutex::default(),
@@ -354,7 +369,7 @@ pub fn follow(
         nudges: Mutex::new(nudges),
         handover_wait: Duration::from_millis(cluster.handover_wait_ms),
     });
-    let settings = proxy_listeners::settings(registered, tls, connections);
+    let settings = settings(registered);
     let teller = Arc::new(Teller {
         node: Arc::clone(&node),
         stream,
@@ -362,13 +377,13 @@ pub fn follow(
         address: peer_listener.address.clone(),
         settings: settings.clone(),
         audit,
-        arrivals,
     });
     node.teller.get_or_init(|| Arc::downgrade(&teller));
-    let owners = node.signals.owners.subscribe();
-    let speaks = Arc::<Teller>::clone(&teller);
-    node.proxy_listeners
-        .open(proxy_listeners, peer_listener, settings, owners, speaks)?;
+    if word.is_none() {
+        node.proxy_listeners
+            .begin(proxy_listeners, settings, known, arrivals)?;
+    }
+    node.proxy_listeners.listen(peer_listener, &teller)?;
     teller.ask_who_owns();
     upkeep::start(&teller, nudged)?;
     wait(&node, inbox, reload)
@@ -401,8 +416,12 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
                     return Err(cannot_follow(error));
                 }
                 if let Some(owned) = owned {
+                    // Where this takes long another node may take over, which is found out by
+                    // appending.
+                    let mut pause = || (0..4).all(|_| pause(inbox));
+                    let runs = node.signals.runs.complete(&owned.state, &mut pause)?;
                     let node = Arc::clone(node);
-                    return Ok(Some(Ownership { owned, node }));
+                    return Ok(runs.map(|runs| Ownership { owned, runs, node }));
                 }
             }
             // It owns no longer, or not yet.

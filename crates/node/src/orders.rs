@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use quintet_client::Entry;
 use quintet_cluster::Role;
 use quintet_nodes::registry::{self, Listed};
 use quintet_proxy::ask_node;
 use quintet_proxy::line::Question;
+use quintet_types::Operation;
 
 use super::teller::{Teller, line};
 use quintet_nodes::{
@@ -58,13 +60,20 @@ impl Teller {
                 Err((Fault::Order, why))
             }
         };
-        if let [act @ (MOVE | DRAIN | UNDRAIN | HAND_OVER), what @ ..] = words {
+        let mut all = Operation::ALL.iter().copied();
+        if let [word, what @ ..] = words
+            && let Some(operation) =
+                all.find(|one| one.name().strip_prefix("cluster ") == Some(*word))
+        {
             let result = match &done {
                 Ok(_) => "ok".to_owned(),
                 Err((fault, _)) => fault.to_string(),
             };
-            let act = format!("cluster {act}");
-            self.audit.note("", None, &act, &what.join(" "), &result);
+            self.audit.write(&Entry {
+                what: &what.join(" "),
+                result: &result,
+                ..Entry::of(operation)
+            });
         }
         line(&done.unwrap_or_else(|(fault, why)| Reply::Refused { fault, why }))
     }

@@ -1,12 +1,14 @@
 //! The proxy of a node: clients that come while another node owns the queues are brought there, and
 //! other nodes bring theirs here.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use quintet_client::Arrivals;
 use quintet_cluster::ClusterId;
 use quintet_config::{Address, Cluster, Config};
 use quintet_host::locked;
@@ -14,8 +16,11 @@ use quintet_nodes::NODE_SOCKET;
 use quintet_process::{Bound, again, bind, restrict};
 use quintet_proxy::tls::{Files, PeerTls};
 use quintet_proxy::{
-    Intake, Node as ProxyNode, Owners, Proxy, ProxyListener, Settings, Socket, watch,
+    DropGuard, Intake, Node as ProxyNode, Owners, Proxy, ProxyListener, Settings, Socket, Stream,
+    watch,
 };
+
+use super::teller::Teller;
 
 /// A client waits for an owner so long, its bytes unread.
 const WAIT: Duration = Duration::from_secs(15);
@@ -66,6 +71,16 @@ pub fn socket(bound: &Bound) -> std::io::Result<Socket> {
     })
 }
 
+/// Connections that the process before this had at a listener, and left without state.
+pub fn earlier(protocol: &str, bound: &Bound) -> Vec<Stream> {
+    let sockets = again::connections(protocol, &bound.address.to_string());
+    let sockets = sockets.into_iter();
+    match &bound.address {
+        Address::Tcp(_) => sockets.map(|one| Stream::Tcp(one.into())).collect(),
+        Address::Unix(_) => sockets.map(|one| Stream::Unix(one.into())).collect(),
+    }
+}
+
 /// TLS of peer connections, if there is any.
 ///
 /// # Errors
@@ -94,40 +109,80 @@ pub(super) fn settings(cluster: ClusterId, tls: Option<PeerTls>, connections: u6
     }
 }
 
+/// The node, as the proxy asks it.
+struct Asked {
+    /// Limits of clients' addresses, before a node that owns counts them.
+    arrivals: Arc<dyn Arrivals>,
+    /// Answers other nodes, which come in when it is there.
+    teller: OnceLock<Arc<Teller>>,
+}
+
+impl ProxyNode for Asked {
+    fn status(&self) -> String {
+        let teller = self.teller.get();
+        teller.map_or_else(String::new, |teller| teller.status())
+    }
+
+    fn order(&self, words: &[String]) -> String {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let teller = self.teller.get();
+        teller.map_or_else(String::new, |teller| teller.obey(&words))
+    }
+
+    fn arrive(&self, peer: SocketAddr) -> Option<DropGuard> {
+        self.arrivals.arrive(peer.ip().to_canonical())
+    }
+
+    fn handshake_failed(&self, peer: SocketAddr) {
+        self.arrivals.failed(peer.ip().to_canonical());
+    }
+}
+
 /// The proxy, until the server stops.
 #[derive(Default)]
 pub(super) struct ProxyListeners(Mutex<Option<Open>>);
 
 struct Open {
     proxy: Proxy,
+    asked: Arc<Asked>,
     _bound: Vec<Bound>,
 }
 
 impl ProxyListeners {
-    /// From now on clients come in, and `node` answers every request.
-    pub(super) fn open(
+    /// From now on clients come in.
+    pub(super) fn begin(
         &self,
         proxy_listeners: Vec<ProxyListener>,
-        peer_listener: PeerListener,
         settings: Settings,
         owners: watch::Receiver<Owners>,
-        node: Arc<dyn ProxyNode>,
+        arrivals: Arc<dyn Arrivals>,
     ) -> Result<()> {
-        let proxy = Proxy::start(
-            proxy_listeners,
-            peer_listener.sockets,
-            owners,
-            node,
-            settings,
-        );
+        let asked = Arc::new(Asked {
+            arrivals,
+            teller: OnceLock::new(),
+        });
+        let node = Arc::<Asked>::clone(&asked);
+        let proxy = Proxy::start(proxy_listeners, owners, node, settings);
         *locked(&self.0) = Some(Open {
             proxy: proxy.context("cannot start the proxy")?,
-            _bound: peer_listener.bound,
+            asked,
+            _bound: Vec::new(),
         });
         Ok(())
     }
 
-    /// Clients that are brought to the owner, and those that wait for one.
+    /// Other nodes and tools as well, which `teller` answers.
+    pub(super) fn listen(&self, peer_listener: PeerListener, teller: &Arc<Teller>) -> Result<()> {
+        if let Some(open) = &mut *locked(&self.0) {
+            open.asked.teller.get_or_init(|| Arc::clone(teller));
+            let listens = open.proxy.listen(peer_listener.sockets);
+            listens.context("cannot start the proxy")?;
+            open._bound = peer_listener.bound;
+        }
+        Ok(())
+    }
+
+    /// Clients that are brought to the owner, and those that wait to be.
     pub(super) fn counts(&self) -> (u64, u64) {
         let open = locked(&self.0);
         open.as_ref().map_or((0, 0), |open| {

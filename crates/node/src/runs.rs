@@ -14,8 +14,6 @@ use quintet_log::run::RunName;
 use quintet_log::{Disk, Storage};
 use quintet_nodes::RUNS;
 
-/// Pause between two tries of what failed.
-const AGAIN: Duration = Duration::from_secs(1);
 /// Runs that were removed are deleted in JetStream this often ...
 const CLEAR: Duration = Duration::from_secs(10);
 /// ... and what others left behind.
@@ -116,11 +114,16 @@ impl Runs {
         cache.hopeless + absent.count() as u64
     }
 
-    /// Brings these here, and says where they are.
+    /// Brings these here, and says where they are. `pause` waits between two tries; `None`: it
+    /// returned false, as the node has to stop.
     ///
     /// # Errors
     /// One of them is nowhere.
-    pub(super) fn complete(&self, replay: &Replay) -> Result<Arc<dyn Storage>> {
+    pub(super) fn complete(
+        &self,
+        replay: &Replay,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Arc<dyn Storage>>> {
         for run in replay.needed_runs() {
             while let Err(error) = self.cached.fetch(run) {
                 if error.kind() == ErrorKind::NotFound {
@@ -133,10 +136,12 @@ impl Runs {
                 tracing::warn!(
                     "cannot fetch {run}, which this node needs to own the queues: {error}"
                 );
-                std::thread::sleep(AGAIN);
+                if !pause() {
+                    return Ok(None);
+                }
             }
         }
-        Ok(Arc::<CachedRuns>::clone(&self.cached))
+        Ok(Some(Arc::<CachedRuns>::clone(&self.cached)))
     }
 
     /// Clears away what nobody needs, for as long as `core` is there.
@@ -356,11 +361,21 @@ mod tests {
         std::fs::remove_file(bucket.path().join(NAME.to_string())).expect("removed");
         runs.cached.forget(NAME).expect("forgotten");
         let why = runs
-            .complete(&ten)
+            .complete(&ten, &mut || true)
             .err()
             .expect("it is nowhere")
             .to_string();
         let named = format!("{NAME} holds 10 living messages and is gone from JetStream's bucket");
         assert!(why.contains(&named), "{why}");
+        // While it cannot be read there, the node waits until it has to stop.
+        std::fs::create_dir(bucket.path().join(NAME.to_string())).expect("a folder");
+        let mut pauses = 0;
+        let found = runs.complete(&ten, &mut || {
+            pauses += 1;
+            assert!(pauses <= 3, "it goes on");
+            pauses < 3
+        });
+        assert!(found.expect("it may come").is_none());
+        assert_eq!(pauses, 3);
     }
 }

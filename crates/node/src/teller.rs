@@ -1,19 +1,18 @@
 //! Reports of this node to others and tools: about itself, and about the cluster as it sees it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use quintet_client::{Arrivals, AuditLog};
+use quintet_client::AuditLog;
 use quintet_cluster::entry::Entry;
 use quintet_cluster::{Acks, ClusterId, Ends, EntryLookup, Role, Seq, Stream as _, World as _};
 use quintet_config::Cluster;
 use quintet_jetstream::{Info, JetStream};
 use quintet_nodes::{
-    ClusterReport, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport, registry,
-    stores,
+    ClusterReport, GROUP, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport,
+    registry, stores,
 };
 use quintet_proxy::line::Question;
-use quintet_proxy::{DropGuard, Hint, Node as ProxyNode, Settings, ask_node};
+use quintet_proxy::{Hint, Settings, ask_node};
 use serde::Serialize;
 
 use super::Node;
@@ -28,8 +27,6 @@ pub(super) struct Teller {
     pub(super) settings: Settings,
     /// The audit of orders.
     pub(super) audit: Arc<dyn AuditLog>,
-    /// Limits of clients' addresses, before a node that owns counts them.
-    pub(super) arrivals: Arc<dyn Arrivals>,
 }
 
 fn ms(time: std::time::Duration) -> u64 {
@@ -154,6 +151,7 @@ impl Teller {
         let silent = match self.stream.info() {
             Ok(Some(info)) => {
                 return GroupReport {
+                    group: GROUP,
                     stream: Some(self.stream_report(&info)),
                     ..GroupReport::default()
                 };
@@ -164,6 +162,7 @@ impl Teller {
             Err(error) => error.to_string(),
         };
         GroupReport {
+            group: GROUP,
             silent: Some(silent),
             ..GroupReport::default()
         }
@@ -209,6 +208,11 @@ impl Teller {
             groups: vec![self.group()],
             nodes,
         }
+    }
+
+    /// [`Self::report_now`] as a line.
+    pub(super) fn status(&self) -> String {
+        line(&self.report_now())
     }
 
     /// Asks all nodes of the registry; takes as long as the slowest of them may.
@@ -285,25 +289,6 @@ fn report_in(line: &str, node: &str) -> Result<NodeReport, String> {
     match report.node == node {
         true => Ok(report),
         false => Err(format!("the node {} answers at its address", report.node)),
-    }
-}
-
-impl ProxyNode for Teller {
-    fn status(&self) -> String {
-        line(&self.report_now())
-    }
-
-    fn order(&self, words: &[String]) -> String {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.obey(&words)
-    }
-
-    fn arrive(&self, peer: SocketAddr) -> Option<DropGuard> {
-        self.arrivals.arrive(peer.ip().to_canonical())
-    }
-
-    fn handshake_failed(&self, peer: SocketAddr) {
-        self.arrivals.failed(peer.ip().to_canonical());
     }
 }
 

@@ -24,5 +24,7 @@ pub use report::{
 };
 pub use source::{LogContents, RUNS, Source, report_shards};
 
+/// The only group of a cluster: its shards, log and runs.
+pub const GROUP: u16 = 0;
 /// Where a node answers tools on its own machine, in its data directory.
 pub const NODE_SOCKET: &str = "node.sock";

@@ -3,13 +3,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::net::IpAddr;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use quintet_client::{AuditLine, AuditLog, Did};
-use quintet_control::audit::{Act, FILE, newest as newest_acts, older};
+use quintet_client::{AuditLine, AuditLog, Entry};
+pub use quintet_control::audit::newest;
+use quintet_control::audit::{FILE, older};
 use quintet_host::{locked, wall_ms};
 
 /// Bytes of the file before it becomes the older one, which is then lost.
@@ -33,7 +33,7 @@ pub struct Audit {
     path: PathBuf,
     open: Mutex<Option<(File, u64)>>,
     /// An act in steps that goes on: its last line, with the steps since.
-    steps: Mutex<Option<Act>>,
+    steps: Mutex<Option<AuditLine>>,
 }
 
 impl Audit {
@@ -50,7 +50,7 @@ impl Audit {
     /// Writes down steps that were counted and not yet reported, if no more came
     /// for a while.
     pub fn report_steps(&self) {
-        let over = |last: &mut Act| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;
+        let over = |last: &mut AuditLine| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;
         let finished = locked(&self.steps).take_if(over);
         self.write_steps(finished);
     }
@@ -61,27 +61,13 @@ impl Audit {
         self.write_steps(finished);
     }
 
-    fn write_steps(&self, finished: Option<Act>) {
+    fn write_steps(&self, finished: Option<AuditLine>) {
         if let Some(finished) = finished.filter(|finished| finished.steps > 0) {
-            self.write(&finished);
+            self.write_act(&finished);
         }
     }
 
-    fn act(who: &str, from: Option<IpAddr>, act: &str, what: &str, result: &str, did: Did) -> Act {
-        Act {
-            at_ms: wall_ms(),
-            who: who.to_owned(),
-            from: from.map(|from| from.to_string()).unwrap_or_default(),
-            act: start_of(act).to_owned(),
-            what: start_of(what).to_owned(),
-            result: result.to_owned(),
-            steps: 0,
-            messages: did.messages,
-            new_id: did.new_id,
-        }
-    }
-
-    fn write(&self, act: &Act) {
+    fn write_act(&self, act: &AuditLine) {
         let (who, from, result) = (&*act.who, &*act.from, &*act.result_text());
         let (name, what) = (&*act.act, &*act.what);
         tracing::info!(target: "audit", who, from, act = name, what, result);
@@ -102,7 +88,7 @@ impl Audit {
         options.open(&self.path)
     }
 
-    fn append(&self, act: &Act) -> io::Result<()> {
+    fn append(&self, act: &AuditLine) -> io::Result<()> {
         let mut line = serde_json::to_vec(act)?;
         line.push(b'\n');
         let mut open = locked(&self.open);
@@ -140,28 +126,23 @@ impl Audit {
 }
 
 impl AuditLog for Audit {
-    fn note_did(
-        &self,
-        who: &str,
-        from: Option<IpAddr>,
-        act: &str,
-        what: &str,
-        result: &str,
-        did: Did,
-    ) {
-        self.write(&Audit::act(who, from, act, what, result, did));
-    }
-
-    fn note_step(
-        &self,
-        goes_on: bool,
-        who: &str,
-        from: Option<IpAddr>,
-        act: &str,
-        what: &str,
-        (result, did): (&str, Did),
-    ) {
-        let act = Audit::act(who, from, act, what, result, did);
+    fn write(&self, entry: &Entry<'_>) {
+        let name = entry.operation.name();
+        let act = AuditLine {
+            at_ms: wall_ms(),
+            who: entry.who.to_owned(),
+            from: entry.from.map(|from| from.to_string()).unwrap_or_default(),
+            act: start_of(entry.said.unwrap_or(name)).to_owned(),
+            operation: name.to_owned(),
+            what: start_of(entry.what).to_owned(),
+            result: entry.result.to_owned(),
+            steps: 0,
+            messages: entry.did.messages,
+            new_id: entry.did.new_id,
+        };
+        let Some(goes_on) = entry.step else {
+            return self.write_act(&act);
+        };
         let mut steps = locked(&self.steps);
         if let Some(last) = steps
             .as_mut()
@@ -175,53 +156,57 @@ impl AuditLog for Audit {
             return;
         }
         // The line that is written now counts its own messages.
-        let before = steps.replace(Act {
+        let before = steps.replace(AuditLine {
             messages: None,
             ..act.clone()
         });
         drop(steps);
         self.write_steps(before);
-        self.write(&act);
+        self.write_act(&act);
     }
 }
 
-fn is_step_of(act: &Act, of: &Act) -> bool {
+fn is_step_of(act: &AuditLine, of: &AuditLine) -> bool {
     let since = act.at_ms.checked_sub(of.at_ms);
     since.is_some_and(|ms| ms < STEPS_MS)
         && (&act.who, &act.from, &act.act, &act.what, &act.result)
             == (&of.who, &of.from, &of.act, &of.what, &of.result)
 }
 
-/// The newest `most` acts of a data directory, oldest of them first, of the last 256 KiB.
-///
-/// # Errors
-/// The files are there and cannot be read.
-pub fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
-    let operations = newest_acts(data, most)?;
-    let lines = operations.into_iter().map(|act| AuditLine {
-        result: act.result_text(),
-        at_ms: act.at_ms,
-        who: act.who,
-        from: act.from,
-        act: act.act,
-        what: act.what,
-    });
-    Ok(lines.collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
+    use quintet_client::Did;
     use quintet_control::audit::read;
+    use quintet_types::Operation;
 
     use super::*;
+
+    /// Somebody flushed something.
+    fn note(audit: &Audit, who: &str, result: &str) {
+        audit.write(&Entry {
+            who,
+            result,
+            ..Entry::of(Operation::Flush)
+        });
+    }
 
     #[test]
     fn the_audit_is_read_back() {
         let dir = tempfile::tempdir().expect("a folder");
         let audit = Audit::new(dir.path());
         assert_eq!(read(dir.path(), 0).expect("read"), []);
-        audit.note("ann", None, "flush", "work \u{1b}[0m", "ok");
-        audit.note("", Some(IpAddr::from([192, 0, 2, 7])), "login", "", "wrong");
+        audit.write(&Entry {
+            who: "ann",
+            what: "work \u{1b}[0m",
+            ..Entry::of(Operation::Flush)
+        });
+        audit.write(&Entry {
+            from: Some(IpAddr::from([192, 0, 2, 7])),
+            result: "wrong",
+            ..Entry::of(Operation::Login)
+        });
         let mut file = OpenOptions::new()
             .append(true)
             .open(dir.path().join(FILE))
@@ -237,7 +222,7 @@ mod tests {
         assert_eq!(read(dir.path(), u64::MAX).expect("read"), []);
         // It takes no other with it.
         drop(audit);
-        Audit::new(dir.path()).note("bob", None, "stop", "", "ok");
+        note(&Audit::new(dir.path()), "bob", "ok");
         let operations = read(dir.path(), 0).expect("read");
         assert_eq!(operations.last().map(|act| &*act.who), Some("bob"));
         assert_eq!(operations.len(), 3);
@@ -248,7 +233,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let audit = Audit::new(dir.path());
         let long = format!("x{}", "é".repeat(200));
-        audit.note("ann", None, &long, &long, "ok");
+        audit.write(&Entry {
+            said: Some(&long),
+            what: &long,
+            ..Entry::of(Operation::Unknown)
+        });
         let act = newest(dir.path(), 1).expect("read").remove(0);
         assert_eq!((act.act.len(), act.what.len()), (255, 255));
         let who = |most| {
@@ -258,13 +247,13 @@ mod tests {
         // As older versions wrote them: a client chose how long.
         let result = "x".repeat(100 << 10);
         for who in ["1", "2", "3", "4"] {
-            audit.note(who, None, "flush", "", &result);
+            note(&audit, who, &result);
         }
         assert_eq!(who(500), ["3", "4"], "256 KiB have no more");
         assert_eq!(who(1), ["4"]);
         // The file before it is read, too.
         fs::rename(dir.path().join(FILE), older(&dir.path().join(FILE))).expect("renamed");
-        Audit::new(dir.path()).note("5", None, "flush", "", "ok");
+        note(&Audit::new(dir.path()), "5", "ok");
         assert_eq!(who(500), ["3", "4", "5"]);
         assert_eq!(who(2), ["4", "5"]);
     }
@@ -277,8 +266,15 @@ mod tests {
             messages: Some(2),
             new_id: None,
         };
-        let step =
-            |goes_on, who: &str| audit.note_step(goes_on, who, None, "move", "a b", ("ok", did));
+        let step = |goes_on, who: &str| {
+            audit.write(&Entry {
+                who,
+                what: "a b",
+                did,
+                step: Some(goes_on),
+                ..Entry::of(Operation::Move)
+            });
+        };
         step(false, "ann");
         (0..3).for_each(|_| step(true, "ann"));
         // Another's, and one that only says that it goes on.
@@ -288,7 +284,7 @@ mod tests {
         step(true, "bob");
         audit.report_all_steps();
         let operations = read(dir.path(), 0).expect("read");
-        let finished = |act: &Act| format!("{} {}", act.who, act.result_text());
+        let finished = |act: &AuditLine| format!("{} {}", act.who, act.result_text());
         let finished: Vec<String> = operations.iter().map(finished).collect();
         let expected = [
             "ann ok, 2 messages",
@@ -307,7 +303,7 @@ mod tests {
         let long = "x".repeat(64 << 10);
         let lines = 2 * BYTES_MAX / (64 << 10) + 20;
         for number in 0..lines {
-            audit.note(&number.to_string(), None, "flush", "", &long);
+            note(&audit, &number.to_string(), &long);
         }
         let size = |path: PathBuf| fs::metadata(path).expect("there").len();
         let path = dir.path().join(FILE);
@@ -329,10 +325,10 @@ mod tests {
         let audit = Audit::new(dir.path());
         let long = "x".repeat(64 << 10);
         let lines = BYTES_MAX / (64 << 10) + 3;
-        let note = |number: u64| audit.note(&number.to_string(), None, "flush", "", &long);
+        let note = |number: u64| note(&audit, &number.to_string(), &long);
         (0..lines).for_each(note);
         fs::remove_dir_all(older(&path)).expect("removed");
-        let noted = |operations: Vec<Act>| {
+        let noted = |operations: Vec<AuditLine>| {
             operations
                 .into_iter()
                 .map(|act| act.who)
@@ -355,7 +351,7 @@ mod tests {
         let path = dir.path().join(FILE);
         let audit = Audit::new(dir.path());
         let long = "x".repeat(64 << 10);
-        let note = |number: u64| audit.note(&number.to_string(), None, "flush", "", &long);
+        let note = |number: u64| note(&audit, &number.to_string(), &long);
         let size = || fs::metadata(&path).map_or(0, |about| about.len());
         let mut lines = 0;
         while size() + (128 << 10) <= BYTES_MAX {

@@ -4,6 +4,8 @@
 //! They go as systemd hands them to a service, with one variable beside that says what each was
 //! configured as. Without it they are systemd's own (socket activation), and each is the listener
 //! of the address it is bound to.
+//!
+//! Client connections without state go the same way ([`keep_connection`]).
 
 use std::env;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -19,15 +21,20 @@ use quintet_host::locked;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
+use crate::connections::Connections;
 use crate::modes;
 
 /// The addresses of the sockets, as configured, each followed by a newline.
 const ADDRESSES: &str = "QUINTET_LISTENING";
+/// In place of an address: the socket that the client connections are in.
+const CONNECTIONS: &str = "connections";
 /// The first of the descriptors that are handed on.
 const FIRST: usize = 3;
 
 /// Sockets that the next process gets, with their addresses as configured.
 static KEPT: Mutex<Vec<(String, OwnedFd)>> = Mutex::new(Vec::new());
+/// Client connections that it gets.
+static GOING_ON: Mutex<Connections> = Mutex::new(Connections::new());
 /// Sockets that the process before this, or systemd, has left.
 static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
 /// Descriptors kept free for those that are handed on: they are replaced while other threads still
@@ -42,6 +49,7 @@ static HANDS_ON: AtomicBool = AtomicBool::new(false);
 struct Left {
     /// With the addresses they are configured as.
     sockets: Vec<(String, Handed)>,
+    connections: Connections,
     /// They are systemd's, which goes on listening after this process.
     activated: bool,
 }
@@ -53,12 +61,13 @@ pub enum Handed {
     Unix(std::os::unix::net::UnixListener, bool),
 }
 
-/// Keeps so many descriptors free. Before anything else is opened.
+/// Keeps so many descriptors free, and one for the client connections. Before anything else is
+/// opened.
 ///
 /// # Errors
 /// There are no more files to be had.
 pub fn reserve(count: usize) -> std::io::Result<()> {
-    let end = FIRST + count;
+    let end = FIRST + count + 1;
     let null = OwnedFd::from(std::fs::File::open("/dev/null")?);
     let mut reserved = Vec::new();
     loop {
@@ -78,6 +87,40 @@ pub fn reserve(count: usize) -> std::io::Result<()> {
 /// From now on the next process gets this socket.
 pub fn keep(address: String, socket: OwnedFd) {
     locked(&KEPT).push((address, socket));
+}
+
+/// The next process gets this connection of a client, which has no state: it came to the listener
+/// of this protocol and bound address. False: it is closed, as there are too many.
+pub fn keep_connection(protocol: &str, address: &str, socket: OwnedFd) -> bool {
+    locked(&GOING_ON).add(listener(protocol, address), socket)
+}
+
+/// Connections that the next process gets.
+pub fn kept_connections() -> usize {
+    locked(&GOING_ON).count()
+}
+
+/// Leaves the next process a word.
+pub fn leave_word(word: String) {
+    locked(&GOING_ON).word = Some(word);
+}
+
+/// The word that the process before this has left.
+pub fn word_left() -> Option<String> {
+    locked(LEFT.get_or_init(|| Mutex::new(Left::read())))
+        .connections
+        .word
+        .take()
+}
+
+/// The client connections that the process before this had at a listener.
+pub fn connections(protocol: &str, address: &str) -> Vec<OwnedFd> {
+    let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    left.connections.take(&listener(protocol, address))
+}
+
+fn listener(protocol: &str, address: &str) -> String {
+    format!("{protocol} {address}")
 }
 
 /// From now on socket files stay when this process closes its listeners: it will begin again.
@@ -104,12 +147,13 @@ pub fn handed(address: &str) -> Option<Handed> {
 }
 
 /// Looks whether every socket of systemd's is some listener's: a client of another would
-/// wait for ever.
+/// wait for ever. Client connections of a listener that is no more are closed.
 ///
 /// # Errors
 /// One is not: says which.
 pub fn all_claimed() -> anyhow::Result<()> {
-    let left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    left.connections.close();
     match left.sockets.first().filter(|_| left.activated) {
         None => Ok(()),
         Some((address, _)) => anyhow::bail!(
@@ -126,8 +170,17 @@ impl Left {
         let addresses = addresses.unwrap_or_default();
         let mut configured = addresses.lines();
         let mut all = ListenFd::from_env();
-        let mut sockets = Vec::new();
+        let (mut sockets, mut connections) = (Vec::new(), Connections::new());
         for number in 0..all.len() {
+            let address = configured.next();
+            if address == Some(CONNECTIONS) && !activated {
+                if let Ok(Some(socket)) = all.take_unix_datagram(number) {
+                    connections = Connections::receive(&socket);
+                    // Its number is one of those that are kept free.
+                    locked(&RESERVED).push(socket.into());
+                }
+                continue;
+            }
             // One that is no TCP socket stays where it is.
             let taken = match all.take_tcp_listener(number) {
                 Ok(socket) => Ok(socket.map(Handed::Tcp)),
@@ -136,7 +189,6 @@ impl Left {
                     socket.map(|socket| socket.map(|socket| Handed::Unix(socket, activated)))
                 }
             };
-            let address = configured.next();
             match taken {
                 Ok(Some(socket)) => {
                     let address = match address {
@@ -153,7 +205,11 @@ impl Left {
                 }
             }
         }
-        Self { sockets, activated }
+        Self {
+            sockets,
+            connections,
+            activated,
+        }
     }
 }
 
@@ -243,7 +299,12 @@ fn replace() -> std::io::Error {
         Ok(path) if path.exists() => path,
         Ok(_) | Err(_) => "/proc/self/exe".into(),
     };
-    let kept = std::mem::take(&mut *locked(&KEPT));
+    let mut kept = std::mem::take(&mut *locked(&KEPT));
+    match std::mem::take(&mut *locked(&GOING_ON)).send() {
+        Ok(None) => {}
+        Ok(Some(socket)) => kept.push((CONNECTIONS.to_owned(), socket.into())),
+        Err(error) => tracing::warn!("client connections are closed: {error}"),
+    }
     let mut args = env::args_os();
     let mut command = Command::new(program);
     command.arg0(args.next().unwrap_or_default()).args(args);

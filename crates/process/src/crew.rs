@@ -42,6 +42,12 @@ impl Crew {
         Ok(())
     }
 
+    /// True: one of this name was started.
+    pub fn has(&self, name: &str) -> bool {
+        let mut names = self.threads.iter().map(|thread| thread.thread().name());
+        names.any(|one| one == Some(name))
+    }
+
     /// Waits until all have ended, or it is that late; nobody is started any more. True: they have.
     pub fn ends_by(&mut self, by: Instant) -> bool {
         // The one that is held here would keep it waiting.
@@ -79,6 +85,7 @@ mod tests {
             held.wait();
         })
         .expect("a thread");
+        assert!(crew.has("ends") && crew.has("waits") && !crew.has("w"));
         assert!(!crew.ends_by(Instant::now()));
         gate.wait();
         assert!(crew.ends_by(Instant::now() + Duration::from_secs(100)));

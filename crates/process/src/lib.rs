@@ -5,6 +5,7 @@
 
 pub mod again;
 mod bound;
+mod connections;
 mod crew;
 pub mod modes;
 pub mod notify;

@@ -1,24 +1,31 @@
 //! The thread of a proxy: its listeners for clients, and the listener for peer connections.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use quintet_tls::Secure;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::timeout;
 
-use crate::counts::count;
+use crate::counts::{CountGuard, count};
 use crate::line::Tunnel;
-use crate::shared::{Intake, Node, Settings, Shared};
-use crate::socket::{Listener, Socket};
+use crate::shared::{Intake, Node, Settings, Shared, Stream};
+use crate::socket::{Listener, Plain, Socket, plain, readable};
 use crate::{Counts, Owners, peer_connection, secure, tunnel};
 
 /// Peer connections that have not stated their purpose, at most; more wait to be accepted.
 const UNSAID_MAX: usize = 1024;
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Connections that an earlier process had accepted, and whose clients say nothing, are brought to
+/// the owner so far apart, not all at once.
+const APART: Duration = Duration::from_millis(2);
 
 /// A listener of clients, which is this proxy's for as long as the node does not own.
 #[derive(Debug)]
@@ -31,25 +38,27 @@ pub struct ProxyListener {
     pub socket: Socket,
     /// TLS of its TCP connections, which ends here; `None`: they are plain.
     pub tls: Option<Secure>,
+    /// Connections that came here while an earlier process of this node served the queues. They are
+    /// as just accepted, and their clients begin.
+    pub earlier: Vec<Stream>,
 }
 
 /// A proxy and its node's end of peer connections, running in a thread of its own. Dropped, all of
 /// its connections end.
 pub struct Proxy {
     shared: Arc<Shared>,
+    runtime: Handle,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Proxy {
-    /// Starts. `peer_sockets` are where other nodes and tools ask: the address that is advertised,
-    /// and the node's own socket.
+    /// Starts, for clients; other nodes and tools wait for [`Proxy::listen`].
     ///
     /// # Errors
     /// The system has no thread or no event queue to give.
     pub fn start(
         proxy_listeners: Vec<ProxyListener>,
-        peer_sockets: Vec<Socket>,
         owners: watch::Receiver<Owners>,
         node: Arc<dyn Node>,
         settings: Settings,
@@ -73,6 +82,7 @@ impl Proxy {
         {
             // Sockets become part of the runtime they are made in.
             let _inside = runtime.enter();
+            let mut rests = Duration::ZERO;
             for proxy_listener in proxy_listeners {
                 let listener = Listener::new(proxy_listener.socket)?;
                 let tunnel = Tunnel {
@@ -81,22 +91,21 @@ impl Proxy {
                     peer: None,
                     principal: String::new(),
                 };
-                let connections = Arc::clone(&connections);
                 let entrance = Entrance {
                     tunnel,
                     tls: proxy_listener.tls,
+                    connections: Arc::clone(&connections),
                 };
-                runtime.spawn(clients(
-                    Arc::clone(&shared),
-                    listener,
-                    entrance,
-                    connections,
-                ));
-            }
-            for socket in peer_sockets {
-                runtime.spawn(nodes(Arc::clone(&shared), Listener::new(socket)?));
+                for stream in proxy_listener.earlier {
+                    rests += APART;
+                    if let Err(error) = entrance.resume(&shared, stream, rests) {
+                        tracing::debug!("cannot take a connection over: {error}");
+                    }
+                }
+                runtime.spawn(clients(Arc::clone(&shared), listener, entrance));
             }
         }
+        let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("proxy".to_owned());
         let thread = thread.spawn(move || {
@@ -106,9 +115,25 @@ impl Proxy {
         })?;
         Ok(Self {
             shared,
+            runtime: handle,
             stop: Some(stop),
             thread: Some(thread),
         })
+    }
+
+    /// Other nodes and tools are answered from now on, at `peer_sockets`: the address that is
+    /// advertised, and the node's own socket.
+    ///
+    /// # Errors
+    /// A socket cannot be polled.
+    pub fn listen(&self, peer_sockets: Vec<Socket>) -> io::Result<()> {
+        let _inside = self.runtime.enter();
+        for socket in peer_sockets {
+            let listener = Listener::new(socket)?;
+            self.runtime
+                .spawn(nodes(Arc::clone(&self.shared), listener));
+        }
+        Ok(())
     }
 
     /// From now on this takes clients, while this node owns. Once.
@@ -152,15 +177,74 @@ impl std::fmt::Debug for Proxy {
 struct Entrance {
     tunnel: Tunnel,
     tls: Option<Secure>,
+    /// Places for all clients of the proxy.
+    connections: Arc<Semaphore>,
+}
+
+impl Entrance {
+    /// Sees to a client that came here, if there is a place for it. `rests`: it is brought to the
+    /// owner when it says something, or after this.
+    fn admit(
+        &self,
+        shared: &Arc<Shared>,
+        stream: Plain,
+        peer: Option<SocketAddr>,
+        rests: Option<Duration>,
+    ) {
+        let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
+            let turned_away = count(&shared.counts.turned_away);
+            // Once per power of two: enough to notice, too little to fill a disk.
+            if turned_away.is_power_of_two() {
+                tracing::warn!("{turned_away} connections closed: connections_max is reached");
+            }
+            return;
+        };
+        let counted = match peer {
+            None => None,
+            Some(peer) => match shared.node.arrive(peer) {
+                Some(counted) => Some(counted),
+                // The owner's protocol would have to say why.
+                None => return,
+            },
+        };
+        let tunnel = Tunnel {
+            peer,
+            ..self.tunnel.clone()
+        };
+        let (shared, tls) = (Arc::clone(shared), self.tls.clone());
+        tokio::spawn(async move {
+            match tls {
+                None => {
+                    drop(counted);
+                    if let Some(rests) = rests {
+                        let _waits = CountGuard::new(&shared.counts.waiting);
+                        // However it ends: what is wrong with it shows when it is read.
+                        timeout(rests, readable(&stream)).await.ok();
+                    }
+                    tunnel::run(shared, stream, tunnel).await;
+                }
+                Some(tls) => secure::run(shared, stream, tunnel, tls, counted).await,
+            }
+            drop(place);
+        });
+    }
+
+    /// Goes on with a client's connection that an earlier process had accepted here.
+    ///
+    /// # Errors
+    /// It is broken.
+    fn resume(&self, shared: &Arc<Shared>, stream: Stream, rests: Duration) -> io::Result<()> {
+        let (stream, peer) = plain(stream)?;
+        // TLS is spoken only since it came: its client would not begin a handshake.
+        if self.tls.is_none() || peer.is_none() {
+            self.admit(shared, stream, peer, Some(rests));
+        }
+        Ok(())
+    }
 }
 
 /// Accepts clients while another node owns, or nobody does.
-async fn clients(
-    shared: Arc<Shared>,
-    listener: Listener,
-    proxy_listener: Entrance,
-    connections: Arc<Semaphore>,
-) {
+async fn clients(shared: Arc<Shared>, listener: Listener, entrance: Entrance) {
     let mut owners = shared.owners.clone();
     loop {
         if owners.wait_for(|owners| !owners.is_us()).await.is_err() {
@@ -174,41 +258,7 @@ async fn clients(
             },
         };
         match accepted {
-            Ok((stream, peer)) => {
-                let Ok(place) = Arc::clone(&connections).try_acquire_owned() else {
-                    let turned_away = count(&shared.counts.turned_away);
-                    // Once per power of two: enough to notice, too little to fill a disk.
-                    if turned_away.is_power_of_two() {
-                        tracing::warn!(
-                            "{turned_away} connections closed: connections_max is reached"
-                        );
-                    }
-                    continue;
-                };
-                let counted = match peer {
-                    None => None,
-                    Some(peer) => match shared.node.arrive(peer) {
-                        Some(counted) => Some(counted),
-                        // The owner's protocol would have to say why.
-                        None => continue,
-                    },
-                };
-                let tunnel = Tunnel {
-                    peer,
-                    ..proxy_listener.tunnel.clone()
-                };
-                let (shared, tls) = (Arc::clone(&shared), proxy_listener.tls.clone());
-                tokio::spawn(async move {
-                    match tls {
-                        None => {
-                            drop(counted);
-                            tunnel::run(shared, stream, tunnel).await;
-                        }
-                        Some(tls) => secure::run(shared, stream, tunnel, tls, counted).await,
-                    }
-                    drop(place);
-                });
-            }
+            Ok((stream, peer)) => entrance.admit(&shared, stream, peer, None),
             Err(error) => {
                 tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(ACCEPT_RETRY).await;

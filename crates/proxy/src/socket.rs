@@ -8,6 +8,8 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::either::Either;
 
+use crate::shared::Stream;
+
 /// A listening socket. Its opener removes its file.
 #[derive(Debug)]
 pub enum Socket {
@@ -23,6 +25,29 @@ pub(crate) enum Listener {
 
 /// A client's connection, or a node's: TCP, or a unix socket.
 pub(crate) type Plain = Either<TcpStream, UnixStream>;
+
+/// A connection that was accepted elsewhere, and where it is from.
+pub(crate) fn plain(stream: Stream) -> io::Result<(Plain, Option<SocketAddr>)> {
+    match stream {
+        Stream::Tcp(stream) => {
+            stream.set_nonblocking(true)?;
+            let peer = stream.peer_addr()?;
+            Ok((Plain::Left(TcpStream::from_std(stream)?), Some(peer)))
+        }
+        Stream::Unix(stream) => {
+            stream.set_nonblocking(true)?;
+            Ok((Plain::Right(UnixStream::from_std(stream)?), None))
+        }
+    }
+}
+
+/// Waits until its client says something, or goes.
+pub(crate) async fn readable(stream: &Plain) -> io::Result<()> {
+    match stream {
+        Plain::Left(stream) => stream.readable().await,
+        Plain::Right(stream) => stream.readable().await,
+    }
+}
 
 impl Listener {
     pub(crate) fn new(socket: Socket) -> io::Result<Self> {

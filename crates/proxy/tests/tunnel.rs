@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -102,6 +103,11 @@ fn settings() -> Settings {
 }
 
 fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
+    node_after(name, nth, settings, Vec::new())
+}
+
+/// A node whose earlier process had accepted these connections.
+fn node_after(name: &'static str, nth: u16, settings: Settings, earlier: Vec<Stream>) -> Running {
     let proxy_listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let peer_sockets = TcpListener::bind("127.0.0.1:0").expect("a port");
     // Certificates are for names.
@@ -113,17 +119,14 @@ fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
         protocol: "lineup".to_owned(),
         nth,
         socket: Socket::Tcp(proxy_listener.try_clone().expect("a socket")),
+        earlier,
     }];
     let peer_sockets = vec![Socket::Tcp(peer_sockets)];
-    let proxy = Proxy::start(
-        proxy_listeners,
-        peer_sockets,
-        seen,
-        Arc::new(Knows(name)),
-        settings,
-    );
+    let proxy = Proxy::start(proxy_listeners, seen, Arc::new(Knows(name)), settings);
+    let proxy = proxy.expect("a front");
+    proxy.listen(peer_sockets).expect("sockets");
     Running {
-        proxy: proxy.expect("a front"),
+        proxy,
         owners,
         proxy_listener,
         peer_address: format!("localhost:{port}"),
@@ -516,23 +519,27 @@ impl Node for Strict {
     }
 }
 
-#[test]
-fn clients_count_at_the_proxy_during_their_handshake_and_if_it_fails() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let proxy_listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = proxy_listener.local_addr().expect("an address").to_string();
+fn self_signed(dir: &Path) -> Secure {
     let acceptor = quintet_tls::Acceptor::load(quintet_tls::Settings {
         source: quintet_tls::Source::SelfSigned {
-            dir: dir.path().to_owned(),
+            dir: dir.to_owned(),
             names: Vec::new(),
         },
         client_ca: None,
         protocols: Vec::new(),
     });
-    let tls = Secure {
+    Secure {
         acceptor: Arc::new(acceptor.expect("a certificate")),
         shared: Arc::default(),
-    };
+    }
+}
+
+#[test]
+fn clients_count_at_the_proxy_during_their_handshake_and_if_it_fails() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let proxy_listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = proxy_listener.local_addr().expect("an address").to_string();
+    let tls = self_signed(dir.path());
     // Only a defect waits for it.
     tls.shared.set_handshake_ms(PATIENCE.as_millis() as u64);
     let proxy_listeners = vec![ProxyListener {
@@ -540,16 +547,11 @@ fn clients_count_at_the_proxy_during_their_handshake_and_if_it_fails() {
         protocol: "lineup".to_owned(),
         nth: 0,
         socket: Socket::Tcp(proxy_listener),
+        earlier: Vec::new(),
     }];
     let node = Arc::new(Strict::default());
     let (_owners, seen) = watch::channel(Owners::Nobody);
-    let proxy = Proxy::start(
-        proxy_listeners,
-        Vec::new(),
-        seen,
-        Arc::clone(&node) as _,
-        settings(),
-    );
+    let proxy = Proxy::start(proxy_listeners, seen, Arc::clone(&node) as _, settings());
     let proxy = proxy.expect("a front");
     let until = |what: &str, is: &dyn Fn() -> bool| {
         let began = Instant::now();
@@ -573,6 +575,63 @@ fn clients_count_at_the_proxy_during_their_handshake_and_if_it_fails() {
     }
     assert_eq!(rest(&connect(&address)), "", "too many have failed");
     drop(proxy);
+}
+
+/// A connection of this machine: the client's end, and the one that was accepted.
+fn accepted() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let client = connect(&listener.local_addr().expect("an address").to_string());
+    let (server, _) = listener.accept().expect("a client");
+    (client, server)
+}
+
+#[test]
+fn connections_of_an_earlier_process_are_answered_by_the_new_owner() {
+    let (asks, server) = accepted();
+    // What its client has sent by now nobody has read.
+    (&asks).write_all(b"one\n").expect("it is open");
+    let (rests, other) = accepted();
+    let (gone, third) = accepted();
+    let (unix, fourth) = UnixStream::pair().expect("a pair");
+    drop(gone);
+    let streams = [server, other, third].map(Stream::Tcp);
+    let earlier: Vec<_> = streams.into_iter().chain([Stream::Unix(fourth)]).collect();
+    let owner = node("b", 0, settings());
+    let before = node_after("a", 0, settings(), earlier);
+    owner.owns(2);
+    before.follows(&owner, 2);
+    let mut line = String::new();
+    let read = BufReader::new(&asks).read_line(&mut line);
+    assert_eq!((read.expect("an answer"), &*line), (9, "echo one\n"));
+    // One whose client says nothing is brought as well, one after the other.
+    let peers: Vec<_> = (0..4)
+        .map(|_| owner.taken.recv().expect("a tunnel").peer)
+        .collect();
+    let of_clients = [&asks, &rests].map(|client| client.local_addr().expect("an address"));
+    assert!(peers.contains(&None), "{peers:?}");
+    for peer in of_clients {
+        assert!(peers.contains(&Some(peer)), "{peer}: {peers:?}");
+    }
+    assert_eq!(say(&rests, "two\n"), "echo two\n");
+    drop(unix);
+}
+
+#[test]
+fn a_plain_connection_of_an_earlier_process_is_closed_where_tls_is_spoken_now() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (client, server) = accepted();
+    let proxy_listeners = vec![ProxyListener {
+        tls: Some(self_signed(dir.path())),
+        protocol: "lineup".to_owned(),
+        nth: 0,
+        socket: Socket::Tcp(listener),
+        earlier: vec![Stream::Tcp(server)],
+    }];
+    let (_owners, seen) = watch::channel(Owners::Nobody);
+    let proxy = Proxy::start(proxy_listeners, seen, Arc::new(Knows("a")), settings());
+    assert_eq!(rest(&client), "");
+    drop(proxy.expect("a front"));
 }
 
 #[test]

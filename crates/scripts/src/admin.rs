@@ -25,16 +25,3 @@ pub enum AdminOp {
     /// Ends a pause.
     Resume,
 }
-
-impl AdminOp {
-    /// By RQ's word for it.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "up" => Some(AdminOp::Up),
-            "down" => Some(AdminOp::Down),
-            "pause" => Some(AdminOp::Pause),
-            "resume" => Some(AdminOp::Resume),
-            _ => None,
-        }
-    }
-}

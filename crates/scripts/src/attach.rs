@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use quintet_types::{Attachment, Command, Edit, Message};
 
-use crate::admin::Admin;
 use crate::config::check_queue_name;
 use crate::fault::Fault;
 use crate::files::{new_file, store};
@@ -170,9 +169,7 @@ impl Rq {
 
     fn prepared(&self, queue: &str, id: &str) -> Result<Message, Fault> {
         let found = self.find(queue, id)?;
-        if self.read_admin(queue) == Admin::Down {
-            return Err(Fault::Down);
-        }
+        self.must_be_up(queue)?;
         if found.state == "prep" {
             Ok(found.message)
         } else {

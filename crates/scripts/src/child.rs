@@ -201,10 +201,8 @@ impl<'a> Child<'a> {
 
     /// Waits until something can be done; true if the script has ended.
     fn wait(&mut self, at_most: Option<Duration>) -> io::Result<bool> {
-        let timeout = at_most.map(|time| Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        });
+        // What is too long for the system is for ever.
+        let timeout = at_most.and_then(|time| Timespec::try_from(time).ok());
         let mut files = vec![
             PollFd::new(&self.pidfd, PollFlags::IN),
             PollFd::new(&self.running.wake, PollFlags::IN),

@@ -10,7 +10,7 @@ use quintet_types::{By, Command, Message, Outcome, Peek};
 
 use crate::copy::COPYING;
 use crate::ids::parse_short;
-use crate::paths::{is_message_dir, own_dir, remove_tree};
+use crate::paths::{is_message_dir, names_in, own_dir, remove_tree};
 use crate::record::{STATES, attr};
 use crate::service::Rq;
 
@@ -123,14 +123,9 @@ impl Rq {
     }
 }
 
+/// None of a folder that cannot be read.
 fn names(folder: &std::path::Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect()
+    names_in(folder).unwrap_or_default()
 }
 
 fn has_files(dir: &std::path::Path) -> bool {

@@ -129,20 +129,18 @@ impl QueueConfig {
 
     /// As RQ's `config.json` has it.
     pub fn to_json(&self) -> Value {
-        let schedule: Vec<Value> = self
-            .schedule
-            .iter()
-            .map(|entry| {
-                let mut all = Map::new();
-                all.insert("cron".to_owned(), json!(entry.cron));
-                for (n, param) in entry.params.iter().enumerate() {
-                    if let Some(param) = param {
-                        all.insert(format!("param{}", n + 1), json!(param));
-                    }
-                }
-                Value::Object(all)
-            })
-            .collect();
+        let schedule = self.schedule.iter().map(|entry| {
+            let params = (1..).zip(&entry.params);
+            let params = params.filter_map(|(n, param)| {
+                let param = param.as_deref()?;
+                Some((format!("param{n}"), Value::from(param)))
+            });
+            let cron = ("cron".to_owned(), Value::from(entry.cron.as_str()));
+            [cron]
+                .into_iter()
+                .chain(params)
+                .collect::<Map<String, Value>>()
+        });
         json!({
             "name": self.name,
             "script": self.script,
@@ -151,7 +149,7 @@ impl QueueConfig {
             "env_vars": self.env_vars,
             "coalesce_params": self.coalesce_params,
             "blocking_params": self.blocking_params,
-            "schedule": schedule,
+            "schedule": schedule.collect::<Vec<_>>(),
             "strict_exit": self.strict_exit,
         })
     }

@@ -67,22 +67,18 @@ impl Rq {
         let at = |step: &'static str| move |fault| CopyFailure { step, fault };
         let body = self.body_for(to, message).map_err(at("prep"))?;
         let files = message.extra.as_ref().map(|extra| &extra.attachments);
-        let Some(files) = files.filter(|files| !files.is_empty()) else {
-            let put_as = PutAs {
-                body: Some(body),
-                ..PutAs::default()
-            };
-            let copy = self.put(to, new, put_as).map_err(at("prep"))?;
-            return Ok(self.full_id(to, &copy));
-        };
-        let mark = (COPYING.as_bytes().into(), self.life.as_bytes().into());
+        let files = files.filter(|files| !files.is_empty());
+        let mark = files.map(|_| (COPYING.as_bytes().into(), self.life.as_bytes().into()));
         let put_as = PutAs {
             body: Some(body),
-            prepared: true,
-            attrs: vec![mark],
+            prepared: files.is_some(),
+            attrs: mark.into_iter().collect(),
             ..PutAs::default()
         };
         let copy = self.put(to, new, put_as).map_err(at("prep"))?;
+        let Some(files) = files else {
+            return Ok(self.full_id(to, &copy));
+        };
         let dir = own_dir(to, &copy);
         let linked = self.link_files(from, message, &dir);
         let edited = linked.and_then(|mut attrs| {
@@ -104,9 +100,7 @@ impl Rq {
             paths::remove_tree(&self.paths.absolute(&dir));
             return Err(failure);
         }
-        if let Some(queue) = self.scripted(to) {
-            queue.kick();
-        }
+        self.kick(to);
         Ok(self.full_id(to, &copy))
     }
 

@@ -9,7 +9,6 @@
 use quintet_types::{Command, CommandError, Edit, ListState, Ms, Name, Outcome, Peek, QueueStats};
 
 use crate::acknowledged::{AsOf, COUNTS_MAX, Count};
-use crate::admin::Admin;
 use crate::fault::Fault;
 use crate::guest::Guest;
 use crate::locks::lock;
@@ -31,9 +30,7 @@ impl Rq {
     /// [`Fault::QueueNotFound`], [`Fault::Down`], the engine's error.
     pub fn ack_errs(&self, queue: &str) -> Result<u64, Fault> {
         self.must_have(queue)?;
-        if self.read_admin(queue) == Admin::Down {
-            return Err(Fault::Down);
-        }
+        self.must_be_up(queue)?;
         let _turn = lock(&self.errack.turn);
         // What fails from now on, nobody has seen; it comes last.
         let seen = self.client_api.now();

@@ -1,10 +1,12 @@
-//! The supervisor: a thread for all work that nothing else wakes.
+//! The supervisor: a thread for all work that nothing else wakes, as long as there is any.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::locks::lock;
+use crate::rules::RulesState;
 use crate::scandir::Scandir;
 use crate::schedule::Schedules;
 use crate::service::Rq;
@@ -33,7 +35,7 @@ impl Every {
 }
 
 impl Rq {
-    /// Runs until the service stops.
+    /// Runs until the service stops, or there is nothing to look after.
     pub(crate) fn keep(self: &Arc<Self>) {
         let limits = &self.options.limits;
         let mut cleanup = Every::new(limits.cleanup_every);
@@ -62,8 +64,24 @@ impl Rq {
                 self.clean_up(first);
                 first = false;
             }
+            if !self.needs_supervisor() {
+                break;
+            }
             self.wait_for(limits.look_every);
         }
+        self.supervisor.runs.store(false, Ordering::SeqCst);
+    }
+
+    /// False without queues with scripts, rules, links, folders and other storage of messages.
+    pub(crate) fn needs_supervisor(&self) -> bool {
+        let has_entries =
+            |folder: &Path| folder.read_dir().is_ok_and(|mut all| all.next().is_some());
+        let paths = &self.paths;
+        let folders = [paths.queues(), paths.scandir(), paths.timers()];
+        self.options.blobs.is_some()
+            || !lock(&self.queues).is_empty()
+            || self.rules() != RulesState::None
+            || folders.iter().any(|folder| has_entries(folder))
     }
 
     fn wait_for(&self, at_most: Duration) {

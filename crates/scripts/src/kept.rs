@@ -82,14 +82,8 @@ impl Rq {
     /// # Errors
     /// [`Fault::Failed`] names the one that cannot be had.
     pub(crate) fn bring(&self, queue: &str, message: &Message) -> Result<(), Fault> {
-        if self.options.blobs.is_none() {
-            return Ok(());
-        }
-        let files = message.extra.iter().flat_map(|extra| &extra.attachments);
-        for file in files {
-            self.bring_one(queue, message, file)?;
-        }
-        Ok(())
+        let mut files = message.extra.iter().flat_map(|extra| &extra.attachments);
+        files.try_for_each(|file| self.bring_one(queue, message, file))
     }
 
     pub(crate) fn bring_one(

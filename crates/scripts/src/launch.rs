@@ -12,7 +12,7 @@
 //! it.
 
 use std::convert::Infallible;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -54,18 +54,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn become_script(args: impl IntoIterator<Item = OsString>) -> io::Result<Option<Infallible>> {
     let mut args = args.into_iter();
     let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-    let space: u64 = args
-        .next()
-        .as_deref()
-        .and_then(OsStr::to_str)
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(invalid)?;
-    let umask = args
-        .next()
-        .as_deref()
-        .and_then(OsStr::to_str)
-        .and_then(|text| u32::from_str_radix(text, 8).ok())
-        .ok_or_else(invalid)?;
+    let mut number = |radix| {
+        let text = args.next()?;
+        u64::from_str_radix(text.to_str()?, radix).ok()
+    };
+    let space = number(10).ok_or_else(invalid)?;
+    let umask = number(8).and_then(|umask| u32::try_from(umask).ok());
+    let umask = umask.ok_or_else(invalid)?;
     let program = args.next().ok_or_else(invalid)?;
     if rustix::io::read(stdio::stdin(), &mut [0u8; 1])? == 0 {
         return Ok(None);

@@ -1,6 +1,7 @@
 //! How the service and its queues begin and end.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -63,7 +64,10 @@ impl Rq {
             router: RulesRead::default(),
             children: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
-            supervisor: Supervisor::default(),
+            supervisor: Supervisor {
+                runs: AtomicBool::new(true),
+                ..Supervisor::default()
+            },
             threads: Mutex::default(),
             sockets: OnceLock::new(),
             root_lock: Mutex::new(Some(root_lock)),
@@ -74,10 +78,17 @@ impl Rq {
             return Err(Fault::Failed(rq.only_ruby()));
         }
         let requested = Arc::downgrade(&rq);
+        let looked = Arc::downgrade(&rq);
         let (sockets, thread) = Sockets::start(
             rq.paths.config().join("queuemgr.sock"),
             Arc::new(move |queue: Option<&str>, request: &[u8]| {
                 answer::answer(&requested.upgrade()?, queue, request)
+            }),
+            rq.options.limits.look_every,
+            Box::new(move || {
+                if let Some(rq) = looked.upgrade() {
+                    rq.supervise();
+                }
             }),
         )?;
         lock(&rq.threads).push(thread);
@@ -87,12 +98,29 @@ impl Rq {
         rq.configure(queues);
         rq.read_folders();
         rq.check_rules();
-        let supervisor = Arc::clone(&rq);
+        rq.start_supervisor()?;
+        Ok(rq)
+    }
+
+    fn start_supervisor(self: &Arc<Self>) -> io::Result<()> {
+        let supervisor = Arc::clone(self);
         let thread = std::thread::Builder::new()
             .name("rq keeper".to_owned())
             .spawn(move || supervisor.keep())?;
-        lock(&rq.threads).push(thread);
-        Ok(rq)
+        lock(&self.threads).push(thread);
+        Ok(())
+    }
+
+    /// Starts the supervisor again, if there is something for it.
+    fn supervise(self: &Arc<Self>) {
+        let runs = &self.supervisor.runs;
+        if self.needs_supervisor()
+            && !runs.swap(true, Ordering::SeqCst)
+            && let Err(error) = self.start_supervisor()
+        {
+            runs.store(false, Ordering::SeqCst);
+            tracing::error!("cannot start a thread to look after RQ's folders: {error}");
+        }
     }
 
     /// Ends all: no script is started any more; those that run get TERM, and

@@ -11,7 +11,6 @@ use quintet_types::{
 };
 use serde_json::Value;
 
-use crate::admin::Admin;
 use crate::fault::Fault;
 use crate::ids::{parse_short, short_id};
 use crate::locks::lock;
@@ -99,9 +98,7 @@ impl Rq {
     /// parameter that cannot be handed to a script.
     pub fn create(&self, queue: &str, new: NewMessage, method: Method) -> Result<String, Fault> {
         self.must_have(queue)?;
-        if self.read_admin(queue) == Admin::Down {
-            return Err(Fault::Down);
-        }
+        self.must_be_up(queue)?;
         let _one_at_a_time = (method == Method::SingleQue).then(|| lock(&self.single));
         if method == Method::SingleQue {
             let first = [ListState::Ready, ListState::Delayed]
@@ -162,8 +159,8 @@ impl Rq {
             let other = format!("not put: {outcome:?}");
             return Err(done(outcome).err().unwrap_or(Fault::Failed(other)));
         };
-        if !prepared && let Some(queue) = self.scripted(queue) {
-            queue.kick();
+        if !prepared {
+            self.kick(queue);
         }
         // Somebody was quick: only its id matters to anybody now.
         Ok(
@@ -475,17 +472,13 @@ impl Rq {
     /// prepared; [`Fault::Down`].
     pub fn commit(&self, queue: &str, id: &str) -> Result<(), Fault> {
         let found = self.find(queue, id)?;
-        if self.read_admin(queue) == Admin::Down {
-            return Err(Fault::Down);
-        }
+        self.must_be_up(queue)?;
         let _one_at_a_time = self.preparing(&found.message);
         if found.state != "prep" {
             return Err(Fault::WrongState("cannot find message".to_owned()));
         }
         done(self.ask(Command::Commit(found.message.id)))?;
-        if let Some(queue) = self.scripted(queue) {
-            queue.kick();
-        }
+        self.kick(queue);
         Ok(())
     }
 
@@ -500,18 +493,15 @@ impl Rq {
     /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] if it runs.
     pub fn delete(&self, queue: &str, id: &str) -> Result<(), Fault> {
         let found = self.find(queue, id)?;
-        if self.read_admin(queue) == Admin::Down {
-            return Err(Fault::Down);
-        }
+        self.must_be_up(queue)?;
         let _one_at_a_time = self.preparing(&found.message);
         let outcome = self.ask(Command::Delete {
             id: found.message.id,
             by: By::OwnerOrFree,
         });
         if found.message.state == State::Reserved && matches!(outcome, Outcome::Refused(_)) {
-            return Err(Fault::WrongState(
-                "cannot delete a running message".to_owned(),
-            ));
+            let why = "cannot delete a running message".to_owned();
+            return Err(Fault::WrongState(why));
         }
         done(outcome)?;
         paths::remove_tree(&self.message_dir(queue, &found.message));
@@ -539,9 +529,7 @@ impl Rq {
     /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] if it does not wait.
     pub fn run_now(&self, queue: &str, id: &str) -> Result<(), Fault> {
         let found = self.find(queue, id)?;
-        if self.read_admin(queue) == Admin::Down {
-            return Err(Fault::Down);
-        }
+        self.must_be_up(queue)?;
         match found.state {
             "que" if found.message.state == State::Ready => {}
             "run" => return Err(Fault::WrongState("msg already running".to_owned())),
@@ -557,9 +545,7 @@ impl Rq {
             ..Edit::default()
         };
         done(self.ask(Command::Edit(found.message.id, Box::new(edit))))?;
-        if let Some(queue) = self.scripted(queue) {
-            queue.kick();
-        }
+        self.kick(queue);
         Ok(())
     }
 
@@ -577,9 +563,7 @@ impl Rq {
                 found.state
             )));
         }
-        if self.read_admin(queue) == Admin::Down {
-            return Err(Fault::Down);
-        }
+        self.must_be_up(queue)?;
         let mut new = self.like(queue, &found.message);
         new.dest = attr_text(&found.message, "dest");
         new.cloned_from = Some(short_id(&found.message));

@@ -71,18 +71,14 @@ impl NewMessage {
             .ok_or_else(|| Fault::Failed("message is not an object".to_owned()))?;
         let field = |name: &str| text(all.get(name));
         let number = |name: &str| -> Result<Option<u32>, Fault> {
-            match field(name).filter(|text| !text.is_empty()) {
-                None => Ok(None),
-                Some(text) => text
-                    .parse()
-                    .map(Some)
-                    .map_err(|_| Fault::Failed(format!("{name} is not a number: {text}"))),
-            }
+            let Some(text) = field(name).filter(|text| !text.is_empty()) else {
+                return Ok(None);
+            };
+            let number = text.parse().map(Some);
+            number.map_err(|_| Fault::Failed(format!("{name} is not a number: {text}")))
         };
-        let due_ms = match field("due").filter(|text| !text.is_empty()) {
-            None => None,
-            Some(text) => Some(due_ms(&text)?),
-        };
+        let due = field("due").filter(|text| !text.is_empty());
+        let due_ms = due.as_deref().map(due_ms).transpose()?;
         let hooks = all.get("post_run_webhook").and_then(Value::as_array);
         let hooks = hooks.into_iter().flatten();
         Ok(Self {
@@ -91,12 +87,7 @@ impl NewMessage {
             orig_msg_id: field("orig_msg_id").filter(|id| !id.is_empty()),
             count: number("count")?.unwrap_or(0),
             max_count: number("max_count")?,
-            params: [
-                field("param1"),
-                field("param2"),
-                field("param3"),
-                field("param4"),
-            ],
+            params: ["param1", "param2", "param3", "param4"].map(field),
             due_ms,
             post_run_webhook: hooks.filter_map(|hook| text(Some(hook))).collect(),
             force_remote: field("force_remote")

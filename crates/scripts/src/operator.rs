@@ -44,6 +44,15 @@ impl Rq {
         admin
     }
 
+    /// # Errors
+    /// [`Fault::Down`].
+    pub(crate) fn must_be_up(&self, name: &str) -> Result<(), Fault> {
+        match self.read_admin(name) {
+            Admin::Down => Err(Fault::Down),
+            Admin::Up | Admin::Paused => Ok(()),
+        }
+    }
+
     /// Changes a queue's admin state.
     ///
     /// # Errors
@@ -72,9 +81,7 @@ impl Rq {
         self.set_down(name, self.admin_files(name) == Admin::Down);
         drop(deciding);
         self.read_admin(name);
-        if let Some(queue) = self.scripted(name) {
-            queue.kick();
-        }
+        self.kick(name);
         Ok(())
     }
 
@@ -130,9 +137,8 @@ impl Rq {
         self.may_change_queues()?;
         self.must_have(name)?;
         if self.is_from_settings(name) {
-            return Err(Fault::Denied(
-                "the server's settings define the queue".to_owned(),
-            ));
+            let why = "the server's settings define the queue".to_owned();
+            return Err(Fault::Denied(why));
         }
         // The supervisor may be reading the folders.
         let mut folders = lock(&self.folders);
@@ -147,12 +153,10 @@ impl Rq {
         }
         // Folders of messages go with the next cleanup: some may run.
         let dropped = self.ask(Command::Drop(Name::from(name)));
-        let count = if let Outcome::Count(count) = dropped {
-            count
-        } else {
-            0
-        };
-        done(dropped).map(|()| count)
+        if let Outcome::Count(count) = dropped {
+            return Ok(count);
+        }
+        done(dropped).map(|()| 0)
     }
 
     /// Reads a queue's settings again. Scripts that run go on.
@@ -211,13 +215,7 @@ impl Rq {
     /// whose settings were changed there.
     pub(crate) fn read_folders(self: &Arc<Self>) {
         let mut folders = lock(&self.folders);
-        let Ok(entries) = std::fs::read_dir(self.paths.queues()) else {
-            return;
-        };
-        for entry in entries.flatten() {
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
+        for name in paths::names_in(&self.paths.queues()).unwrap_or_default() {
             let path = self.paths.queue_config(&name);
             if check_queue_name(&name).is_err() || self.is_from_settings(&name) {
                 continue;

@@ -107,12 +107,8 @@ impl Paths {
     /// Removes all files with the number of a process, as nothing runs.
     pub(crate) fn forget_pids(&self) {
         forget(&self.manager_pid());
-        for queue in std::fs::read_dir(self.queues())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            forget(&queue.path().join("queue.pid"));
+        for queue in names_in(&self.queues()).unwrap_or_default() {
+            forget(&self.queue_pid(&queue));
         }
     }
 

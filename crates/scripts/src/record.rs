@@ -1,7 +1,5 @@
 //! A stored message as RQ sees it.
 
-use std::fmt::Write;
-
 use quintet_types::{AttrChange, Message, Ms, State};
 use serde_json::{Map, Value, json};
 
@@ -112,11 +110,7 @@ pub(crate) fn status_line(state: &str, text: &str) -> String {
 
 /// An MD5 sum as RQ writes it.
 pub(crate) fn hex(sum: &[u8]) -> String {
-    sum.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The data besides the message that its JSON needs.

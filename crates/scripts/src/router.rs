@@ -40,6 +40,11 @@ impl Rq {
         std::fs::symlink_metadata(self.rules_path()).is_ok()
     }
 
+    /// True while new messages for this queue go to the router.
+    pub fn routes(&self, queue: &str) -> bool {
+        !NOT_ROUTED.contains(&queue) && self.has_rules()
+    }
+
     /// How the rules are now.
     pub fn rules(&self) -> RulesState {
         if !self.has_rules() {
@@ -84,7 +89,7 @@ impl Rq {
         mut new: NewMessage,
         method: Method,
     ) -> Result<String, Fault> {
-        if NOT_ROUTED.contains(&queue) || !self.has_rules() {
+        if !self.routes(queue) {
             return self.create(queue, new, method);
         }
         check_queue_name(queue)?;

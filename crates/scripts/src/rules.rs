@@ -390,6 +390,16 @@ fn is_address(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
+/// The queue that a `dest` names, here or on another server; it need not be a possible name.
+pub fn queue_of(dest: &str) -> Option<&str> {
+    let queue = if is_address(dest) {
+        dest.split_once("/q/").map(|(_, queue)| queue)
+    } else {
+        Some(dest)
+    };
+    queue.map(|queue| queue.trim_end_matches('/'))
+}
+
 /// Where a message for `dest` goes on a route: the same queue on another
 /// server, or the queue the route names.
 ///
@@ -399,13 +409,7 @@ pub fn on_route(dest: &str, route: &str) -> Result<String, String> {
     if is_address(route) {
         return Ok(route.trim_end_matches('/').to_owned());
     }
-    let queue = if is_address(dest) {
-        dest.split_once("/q/").map(|(_, queue)| queue)
-    } else {
-        Some(dest)
-    };
-    let queue = queue
-        .map(|queue| queue.trim_end_matches('/'))
+    let queue = queue_of(dest)
         .filter(|queue| crate::config::check_queue_name(queue).is_ok())
         .ok_or_else(|| format!("no queue in dest {dest:?}"))?;
     // A login and an address of IPv6 have colons of their own.

@@ -293,11 +293,7 @@ impl ScriptRun {
             "script not there or not executable"
         );
         self.queue.count_script_error(true);
-        let every = self.rq.options.limits.look_every;
-        let every = Timespec {
-            tv_sec: i64::try_from(every.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: every.subsec_nanos().into(),
-        };
+        let every = Timespec::try_from(self.rq.options.limits.look_every).ok();
         let found = loop {
             let requests = self.running.requests();
             if requests.stop || requests.destroy {
@@ -305,7 +301,7 @@ impl ScriptRun {
             }
             let mut wake = [PollFd::new(&self.running.wake, PollFlags::IN)];
             // Whatever ends this wait, it is time to look again.
-            let _again = rustix::event::poll(&mut wake, Some(&every));
+            let _again = rustix::event::poll(&mut wake, every.as_ref());
             self.config = self.queue.config();
             if let Some(script) = self.find_script() {
                 break Some(script);

@@ -24,11 +24,8 @@ impl Scandir {
     /// Messages of a forgotten queue stay, and go on when it is back.
     pub(crate) fn scan(&mut self, rq: &Arc<Rq>) {
         let mut there = Vec::new();
-        for entry in fs::read_dir(rq.paths.scandir())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
+        let folder = rq.paths.scandir();
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };

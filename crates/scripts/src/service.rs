@@ -61,9 +61,11 @@ pub struct Rq {
     pub(crate) root_lock: Mutex<Option<RootLock>>,
 }
 
-/// Wakes the supervisor thread.
+/// The supervisor thread, and its bell.
 #[derive(Default)]
 pub(crate) struct Supervisor {
+    /// It runs, or will once the service has started.
+    pub(crate) runs: AtomicBool,
     pub(crate) requested: Mutex<bool>,
     /// It is to look for links and timers, too.
     pub(crate) rescan: AtomicBool,
@@ -131,6 +133,13 @@ impl Rq {
 
     pub(crate) fn all_scripted(&self) -> Vec<Arc<Queue>> {
         lock(&self.queues).values().map(Arc::clone).collect()
+    }
+
+    /// Has the queue's consumer look again, if a script takes its messages.
+    pub(crate) fn kick(&self, name: &str) {
+        if let Some(queue) = self.scripted(name) {
+            queue.kick();
+        }
     }
 
     pub(crate) fn ask(&self, command: Command) -> Outcome {

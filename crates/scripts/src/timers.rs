@@ -27,6 +27,8 @@ const STAGGER_MS: u64 = 2000;
 #[derive(Default)]
 pub(crate) struct Timers {
     all: BTreeMap<String, Timer>,
+    /// Files that were not understood: when they were changed, and why.
+    bad: BTreeMap<String, (SystemTime, String)>,
 }
 
 struct Timer {
@@ -66,15 +68,25 @@ impl Timers {
             match read(&entry.path(), form, changed, first) {
                 Ok(timer) => {
                     first = first + STAGGER_MS;
+                    self.bad.remove(&name);
                     self.all.insert(name, timer);
                 }
                 Err(fault) => {
-                    tracing::warn!(timer = name, %fault, "timer not understood");
                     self.all.remove(&name);
+                    if self.is_news(&name, (changed, fault.to_string())) {
+                        tracing::warn!(timer = name, %fault, "timer not understood");
+                    }
                 }
             }
         }
         self.all.retain(|name, _| there.contains(name));
+        self.bad.retain(|name, _| there.contains(name));
+    }
+
+    /// True if the last scan did not find the file of this name bad in the same way.
+    fn is_news(&mut self, name: &str, found: (SystemTime, String)) -> bool {
+        let before = self.bad.insert(name.to_owned(), found.clone());
+        before != Some(found)
     }
 
     /// Puts the messages whose time has come.
@@ -148,6 +160,22 @@ fn read(path: &Path, form: Form, changed: SystemTime, next: Ms) -> Result<Timer,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bad_file_is_warned_of_once_until_it_changes() {
+        let mut timers = Timers::default();
+        let (old, new) = (SystemTime::UNIX_EPOCH, SystemTime::now());
+        for (changed, why, expected) in [
+            (old, "no msg", true),
+            (old, "no msg", false),
+            (new, "no msg", true),
+            (new, "it cannot be read", true),
+            (new, "it cannot be read", false),
+        ] {
+            let found = (changed, why.to_owned());
+            assert_eq!(timers.is_news("a.json", found), expected, "{why}");
+        }
+    }
 
     #[test]
     fn names_of_files() {

@@ -1,7 +1,7 @@
 //! Timers in YAML: the same fields as in JSON.
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::fault::Fault;
 
@@ -9,13 +9,13 @@ use crate::fault::Fault;
 /// like any other, not the number 7 and a truth value.
 type Text = Option<String>;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Timer {
     period: Text,
     msg: Option<Message>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Message {
     dest: Text,
     src: Text,
@@ -45,41 +45,17 @@ pub(crate) fn timer(bytes: &[u8]) -> Result<Value, Fault> {
     let options = serde_saphyr::options! { with_snippet: false };
     let timer: Timer = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| Fault::Failed(error.to_string().replace('\n', " ")))?;
-    let mut all = Map::new();
-    put(&mut all, "period", timer.period);
-    if let Some(message) = timer.msg {
-        all.insert("msg".to_owned(), Value::Object(fields(message)));
-    }
-    Ok(Value::Object(all))
+    let mut timer =
+        serde_json::to_value(timer).map_err(|error| Fault::Failed(error.to_string()))?;
+    leave_out_nulls(&mut timer);
+    Ok(timer)
 }
 
-fn put(all: &mut Map<String, Value>, name: &str, text: Text) {
-    if let Some(text) = text {
-        all.insert(name.to_owned(), Value::from(text));
+fn leave_out_nulls(value: &mut Value) {
+    if let Value::Object(all) = value {
+        all.retain(|_, value| !value.is_null());
+        all.values_mut().for_each(leave_out_nulls);
     }
-}
-
-fn fields(message: Message) -> Map<String, Value> {
-    let mut all = Map::new();
-    for (name, text) in [
-        ("dest", message.dest),
-        ("src", message.src),
-        ("orig_msg_id", message.orig_msg_id),
-        ("count", message.count),
-        ("max_count", message.max_count),
-        ("param1", message.param1),
-        ("param2", message.param2),
-        ("param3", message.param3),
-        ("param4", message.param4),
-        ("due", message.due),
-        ("force_remote", message.force_remote),
-    ] {
-        put(&mut all, name, text);
-    }
-    if let Some(hooks) = message.post_run_webhook {
-        all.insert("post_run_webhook".to_owned(), Value::from(hooks));
-    }
-    all
 }
 
 #[cfg(test)]

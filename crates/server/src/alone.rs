@@ -27,6 +27,7 @@ pub(crate) struct ProxyListener {
     pub(crate) nth: u16,
     pub(crate) socket: Infallible,
     pub(crate) tls: Option<Secure>,
+    pub(crate) earlier: Vec<Infallible>,
 }
 
 /// The service for clients of other nodes: there are none.
@@ -43,6 +44,7 @@ impl Owner for StepsDown {
 
 /// The threads of the server.
 pub(crate) trait Threads {
+    fn connections(&self) -> u64;
     fn end_io(&mut self, by: Instant) -> bool;
     fn end(&mut self, by: Instant) -> bool;
 }
@@ -120,4 +122,9 @@ impl Node {
 /// A listener's socket once more.
 pub(crate) fn socket(_: &Bound) -> Result<Infallible> {
     bail!("this binary was built without the feature \"cluster\"")
+}
+
+/// Connections that another process had: there was none.
+pub(crate) fn earlier(_: &str, _: &Bound) -> Vec<Infallible> {
+    Vec::new()
 }

@@ -146,7 +146,7 @@ pub(crate) fn serve(
     rq: &Arc<Rq>,
     client_api: &Arc<dyn ClientApi>,
     logins: &Logins,
-    dispatchers: &Dispatchers,
+    dispatchers: &Arc<Dispatchers>,
 ) -> Result<Running> {
     let sites = open.into_iter().map(|one| {
         let (bound, mut settings) = (one.bound, one.settings);

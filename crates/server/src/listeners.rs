@@ -132,6 +132,7 @@ impl Opened {
                 nth: u16::try_from(same.count()).unwrap_or(u16::MAX),
                 socket: cluster::socket(bound)?,
                 tls,
+                earlier: cluster::earlier(protocol, bound),
             });
         }
         Ok(())

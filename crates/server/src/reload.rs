@@ -1,11 +1,11 @@
 //! The configuration is read again while the server runs.
 
-use quintet_client::TellReload;
+use quintet_client::{Entry, TellReload};
 use quintet_config::load;
 use quintet_host::locked;
 use quintet_ops::schedules::forgotten;
 use quintet_process::fit;
-use quintet_types::Principal;
+use quintet_types::{Operation, Principal};
 
 use crate::server::Server;
 
@@ -69,15 +69,13 @@ impl Server {
 
     /// Writes down what came of a reload, and notifies the requester.
     pub(crate) fn reloaded(&self, came: Result<Vec<String>, String>, notify: Option<TellReload>) {
+        self.security.audit.write(&Entry {
+            result: came.as_ref().map_or("failed", |_| "ok"),
+            ..Entry::of(Operation::Reloaded)
+        });
         match &came {
-            Ok(_) => {
-                self.security.audit.note("", None, "reloaded", "", "ok");
-                tracing::info!("configuration reloaded");
-            }
-            Err(why) => {
-                self.security.audit.note("", None, "reloaded", "", "failed");
-                tracing::error!("configuration not reloaded: {why}");
-            }
+            Ok(_) => tracing::info!("configuration reloaded"),
+            Err(why) => tracing::error!("configuration not reloaded: {why}"),
         }
         if let Some(notify) = notify {
             notify(came);

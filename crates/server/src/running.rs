@@ -17,7 +17,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Serves these sites in so many threads of this name.
+    /// Serves these sites in so many threads of this name at most.
     ///
     /// # Errors
     /// The system has no thread or file to give.
@@ -25,7 +25,7 @@ impl Running {
         name: &'static str,
         threads: usize,
         open: Vec<(Bound, Arc<dyn Serve>)>,
-        dispatchers: &Dispatchers,
+        dispatchers: &Arc<Dispatchers>,
     ) -> Result<Self> {
         let (mut sites, mut kept) = (Vec::new(), Vec::new());
         for (bound, site) in open {
@@ -36,7 +36,8 @@ impl Running {
             sites.push((socket, site));
             kept.push(bound);
         }
-        let web = Web::start(name, threads, sites, || task_of(dispatchers));
+        let dispatchers = Arc::clone(dispatchers);
+        let web = Web::start(name, threads, sites, move || task_of(&dispatchers));
         let web = web.with_context(|| format!("cannot serve {name}"))?;
         Ok(Self { web, _bound: kept })
     }

@@ -65,7 +65,7 @@ impl Scripts {
         blobs: Option<Arc<dyn Blobs>>,
         mut open: Vec<http::Open>,
         sqs: Vec<sqs::Open>,
-        dispatchers: &Dispatchers,
+        dispatchers: &Arc<Dispatchers>,
     ) -> Result<Self> {
         let mut options = options(&locked(config), &open);
         options.blobs = blobs;

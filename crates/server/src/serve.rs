@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use mio::Poll;
+use quintet_client::Entry;
 use quintet_config::{CommandLine, Config, Places, RESERVE, load};
 use quintet_edge::{
-    Auth, Control, Dispatchers, Edge, ForwardingByProtocol, Hooks, HttpGate, IoThread, Listening,
-    Mailbox, Quotas, Security, Tls, Watch,
+    Auth, Control, Dispatchers, Edge, ForwardingByProtocol, Hooks, HttpGate, IoThread, LOGINS_LOOK,
+    Listening, Mailbox, Quotas, Security, Tls, Watch,
 };
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_http::{Serve, Settings, Socket, Web};
@@ -20,6 +21,7 @@ use quintet_ops::history::Surroundings;
 use quintet_ops::{EventLog, Tracing, stuck};
 use quintet_otlp::Counts;
 use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_file_limit};
+use quintet_types::Operation;
 use quintet_web::Site;
 
 use crate::client_api::ServerApi;
@@ -55,8 +57,8 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     let level = logging::start(&config.log_level, &config.log_format)?;
     let watched = watchdog::start()?;
     if config.cluster.is_on() {
-        // All listeners, the control socket, and where other nodes come in.
-        again::reserve(config.listen.len() + 2)?;
+        // All listeners, the control socket, and where other nodes and tools come in.
+        again::reserve(config.listen.len() + 3)?;
     }
     scripts::check(&config)?;
     let auth = Auth::new(&config, command_line.config.as_deref())?;
@@ -172,7 +174,7 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     }
     notify::ready();
 
-    let end = obey(&server, &inbox, &level, &mut scripts);
+    let end = obey(&mut threads, &inbox, &level, &mut scripts);
 
     match end {
         End::Stop => notify::stopping(),
@@ -180,7 +182,7 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     }
     tracing::info!("stopping");
     server.operations.audit.report_all_steps();
-    server.security.audit.note("", None, "stop", "", "ok");
+    server.security.audit.write(&Entry::of(Operation::Stop));
     let grace = server.edge.limits.stop_wait();
     if server.node.is_none() {
         // Clients and scripts have had their time by then.
@@ -334,8 +336,9 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
     };
     let client_api = Arc::new(ServerApi(Arc::clone(server)));
     let site: Arc<dyn Serve> = Site::of_api(settings, client_api);
-    let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], || {
-        task_of(&server.dispatchers)
+    let dispatchers = Arc::clone(&server.dispatchers);
+    let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], move || {
+        task_of(&dispatchers)
     });
     let web = web.context("cannot serve the API on the control socket")?;
     // Nobody else sets it.
@@ -377,6 +380,7 @@ fn start_helpers(
     ends: &Arc<AtomicBool>,
 ) -> Result<Crew> {
     let mut helpers = Crew::default();
+    start_hooks(&mut helpers, server, ends)?;
     let mut start = |name: &str, body: Helper| {
         let (server, ends) = (Arc::clone(server), Arc::clone(ends));
         helpers.start(name, move || body(&server, &ends))
@@ -385,13 +389,6 @@ fn start_helpers(
     start(
         "compactor",
         Box::new(|server, stop| server.core.run_compactor(stop)),
-    )?;
-    start(
-        "hooks",
-        Box::new(|server, stop| {
-            let (core, config) = (&server.core, &server.operations.config);
-            server.security.hooks.run(core, config, stop);
-        }),
     )?;
     start(
         "schedules",
@@ -422,13 +419,6 @@ fn start_helpers(
         }),
     )?;
     start(
-        "logins",
-        Box::new(|server, _| {
-            let histories = &server.operations.histories;
-            server.edge.run_logins(|time| histories.rest(time));
-        }),
-    )?;
-    start(
         "fetch",
         Box::new(|server, stop| server.core.run_fetch(stop)),
     )?;
@@ -454,6 +444,20 @@ fn start_helpers(
     Ok(helpers)
 }
 
+/// Starts the thread of hooks if there are any, unless it runs.
+fn start_hooks(helpers: &mut Crew, server: &Arc<Server>, ends: &Arc<AtomicBool>) -> Result<()> {
+    const NAME: &str = "hooks";
+    let has_hooks = locked(&server.operations.config).hooks_path().is_some();
+    if !has_hooks || helpers.has(NAME) {
+        return Ok(());
+    }
+    let (server, ends) = (Arc::clone(server), Arc::clone(ends));
+    helpers.start(NAME, move || {
+        let (core, config) = (&server.core, &server.operations.config);
+        server.security.hooks.run(core, config, &ends);
+    })
+}
+
 /// Starts the I/O threads, among which listeners are shared out, and the first dispatcher's.
 fn start_workers(server: &Arc<Server>, polls: Polls, bound: Vec<Bound>) -> Result<(Crew, Crew)> {
     let (mut workers, mut dispatcher) = (Crew::default(), Crew::default());
@@ -473,20 +477,36 @@ fn start_workers(server: &Arc<Server>, polls: Polls, bound: Vec<Bound>) -> Resul
     Ok((workers, dispatcher))
 }
 
-/// Does what is ordered until that is to stop.
+/// Does what is ordered until that is to stop, and ends logins.
 fn obey(
-    server: &Arc<Server>,
+    threads: &mut Running,
     inbox: &Receiver<Order>,
     level: &logging::Level,
     scripts: &mut Scripts,
 ) -> End {
-    while let Ok(order) = inbox.recv() {
+    let server = Arc::clone(&threads.server);
+    let mut end_logins = server.edge.watch_logins();
+    let mut looked = Instant::now();
+    loop {
+        if looked.elapsed() >= LOGINS_LOOK {
+            looked = Instant::now();
+            end_logins();
+        }
+        let order = match inbox.recv_timeout(LOGINS_LOOK.saturating_sub(looked.elapsed())) {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return End::Stop,
+        };
         match order {
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
             Order::Reload(by, sender) => {
                 let came = server.reload(by).map(|reloaded| {
                     level.set(&reloaded.log_level);
+                    let begun = start_hooks(&mut threads.helpers, &server, &threads.ends);
+                    if let Err(error) = begun {
+                        tracing::error!("hooks have no thread for timers: {error:#}");
+                    }
                     scripts.configure(&locked(&server.operations.config).clone());
                     reloaded.notes
                 });
@@ -497,16 +517,18 @@ fn obey(
             Order::Drain(on) => {
                 server.edge.draining.store(on, Ordering::Relaxed);
                 server.core.set_draining(on);
-                let (act, says) = match on {
-                    true => ("drain", "draining: the server rejects puts from now on"),
-                    false => ("undrain", "the server accepts puts again"),
+                let (operation, says) = match on {
+                    true => (
+                        Operation::Drain,
+                        "draining: the server rejects puts from now on",
+                    ),
+                    false => (Operation::Undrain, "the server accepts puts again"),
                 };
-                server.security.audit.note("", None, act, "", "ok");
+                server.security.audit.write(&Entry::of(operation));
                 tracing::info!("{says}");
             }
         }
     }
-    End::Stop
 }
 
 /// A server that serves, and its threads.
@@ -520,6 +542,10 @@ struct Running {
 }
 
 impl Threads for Running {
+    fn connections(&self) -> u64 {
+        self.server.edge.guests.open()
+    }
+
     fn end_io(&mut self, by: Instant) -> bool {
         self.server.edge.stop();
         self.io.ends_by(by)

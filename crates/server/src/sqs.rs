@@ -135,7 +135,7 @@ pub(crate) fn serve(
     edge: &Edge,
     config: &Arc<Mutex<Config>>,
     client_api: &Arc<dyn ClientApi>,
-    dispatchers: &Dispatchers,
+    dispatchers: &Arc<Dispatchers>,
 ) -> Result<Running> {
     let secrets = secrets(&**client_api)?;
     let sites = open.into_iter().map(|one| {

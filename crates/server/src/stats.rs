@@ -2,16 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quintet_client::Exposition;
+use quintet_client::{Exposition, TellReload};
 use quintet_config::{Secrets, print};
-use quintet_edge::{Edge, Listening, Operator, TellText};
+use quintet_edge::{Edge, Listening, Operator};
 use quintet_host::{Decided, locked, wall_ms};
 use quintet_ops::metrics::{
     Budget, EdgeNumbers, LoginNumbers, Process, QueueSurvey, Reading, StreamNumbers, samples, text,
 };
 use quintet_process::Order;
 use quintet_types::{
-    Caller, ClientId, Command, CommandError, Name, Outcome, Principal, ShardStats, StatsOf,
+    Caller, ClientId, Command, CommandError, Name, Needed, Outcome, Principal, ShardStats, StatsOf,
     StatsReply,
 };
 use quintet_wire::{Foreign, HostRequest, ServerResponse, ServerStats};
@@ -26,8 +26,8 @@ impl Operator for Server {
         listening: &Listening,
         principal: Principal,
     ) -> ServerResponse {
-        let anybodys = matches!(ask, HostRequest::Foreign(_) | HostRequest::Noted(..));
-        if !anybodys && !self.security.auth.may_server(principal) {
+        let needed = ask.operation().needs();
+        if needed == Needed::Server && !self.security.auth.may_server(principal) {
             let refused = Outcome::Refused(CommandError::NotPermitted);
             return ServerResponse::Engine(refused, Name::default());
         }
@@ -57,16 +57,8 @@ impl Operator for Server {
         }
     }
 
-    fn reload(&self, principal: Principal, notify: TellText) {
-        let notify = move |came: Result<Vec<String>, String>| {
-            // The reason may quote lines of the file, and so what is secret.
-            let reloaded = came.map(|_| String::new()).map_err(|_| {
-                "not reloaded, the old settings stay: see the server's log for the reason"
-                    .to_owned()
-            });
-            notify(reloaded);
-        };
-        self.operations.reload(principal, Box::new(notify));
+    fn reload(&self, principal: Principal, notify: TellReload) {
+        self.operations.reload(principal, notify);
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use quintet_client::ClientApi;
 use quintet_http::Losses;
 use quintet_types::{
-    Body, Caller, Command, CommandError, Name, Outcome, QueueSetup, QueueStats, StatsOf, StatsReply,
+    Body, BulkDone, BulkOp, Caller, Command, CommandError, Name, Outcome, QueueSetup, QueueStats,
+    StatsOf, StatsReply,
 };
 use tokio::sync::oneshot;
 
@@ -69,6 +70,18 @@ impl ShardClient {
     /// The shards' no, or a hook's.
     pub(crate) async fn ask(&self, command: Command) -> Result<Outcome, Fault> {
         accepted(self.begin(command).outcome().await)
+    }
+
+    /// A step of a bulk operation.
+    ///
+    /// # Errors
+    /// As the shards say.
+    pub(crate) async fn bulk(&self, bulk_op: &BulkOp) -> Result<Box<BulkDone>, Fault> {
+        let command = Command::BulkOp(Box::new(bulk_op.clone()));
+        match self.ask(command).await? {
+            Outcome::BulkDone(done) => Ok(done),
+            _ => Err(unexpected()),
+        }
     }
 
     /// How a queue is set up.
@@ -159,6 +172,18 @@ impl ShardClient {
 
 /// A body that is no longer is kept in memory, bytes.
 const SMALL: usize = 64 << 10;
+
+/// The answer about a queue; `None`: there is no such queue.
+///
+/// # Errors
+/// Any other.
+pub(crate) fn if_there<T>(answer: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(fault) if fault.shape == Shape::QueueDoesNotExist => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
 
 /// An outcome, unless it is a no.
 ///

@@ -26,19 +26,15 @@ pub(crate) fn check<'a, T>(
 ) -> Result<(), Fault> {
     let most = if open { OPEN_ENTRIES_MAX } else { ENTRIES_MAX };
     if entries.count == 0 {
-        return Err(Fault::new(
-            Shape::EmptyBatchRequest,
-            format!("There should be at least one {kind} in the request."),
-        ));
+        let why = format!("There should be at least one {kind} in the request.");
+        return Err(Fault::new(Shape::EmptyBatchRequest, why));
     }
     if entries.count > most {
-        return Err(Fault::new(
-            Shape::TooManyEntriesInBatchRequest,
-            format!(
-                "Maximum number of entries per request are {most}. You have sent {}.",
-                entries.count
-            ),
-        ));
+        let why = format!(
+            "Maximum number of entries per request are {most}. You have sent {}.",
+            entries.count
+        );
+        return Err(Fault::new(Shape::TooManyEntriesInBatchRequest, why));
     }
     let mut seen = BTreeSet::new();
     for entry in &entries.kept {
@@ -49,17 +45,13 @@ pub(crate) fn check<'a, T>(
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
         if !good {
-            return Err(Fault::new(
-                Shape::InvalidBatchEntryId,
-                "A batch entry id can only contain alphanumeric characters, hyphens and \
-                 underscores. It can be at most 80 letters long.",
-            ));
+            let why = "A batch entry id can only contain alphanumeric characters, hyphens and \
+                 underscores. It can be at most 80 letters long.";
+            return Err(Fault::new(Shape::InvalidBatchEntryId, why));
         }
         if !seen.insert(id) {
-            return Err(Fault::new(
-                Shape::BatchEntryIdsNotDistinct,
-                format!("Id {id} repeated."),
-            ));
+            let why = format!("Id {id} repeated.");
+            return Err(Fault::new(Shape::BatchEntryIdsNotDistinct, why));
         }
     }
     Ok(())

@@ -186,6 +186,18 @@ impl Fault {
         )
     }
 
+    /// The request is signed with a key that is not known, or counts no more.
+    pub(crate) fn unknown_key() -> Self {
+        let text = "The security token included in the request is invalid.";
+        Self::new(Shape::InvalidClientTokenId, text)
+    }
+
+    /// The request is not signed.
+    pub(crate) fn not_signed() -> Self {
+        let text = "Request is missing Authentication Token";
+        Self::new(Shape::MissingAuthenticationToken, text)
+    }
+
     /// The server did not do as it has to.
     pub fn internal(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Shape::InternalFailure, text)

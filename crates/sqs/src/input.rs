@@ -1,5 +1,6 @@
 //! The actions there are, and what is given with each.
 
+use quintet_types::Operation;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -119,7 +120,10 @@ inputs! {
 
 /// The actions that name their queue by a URL, and the others.
 macro_rules! actions {
-    ({ $($of:ident($of_input:ty),)* } { $($name:ident($input:ty),)* }) => {
+    (
+        { $($of:ident($of_input:ty) = $of_operation:ident,)* }
+        { $($name:ident($input:ty) = $operation:ident,)* }
+    ) => {
         /// A request, read: what is requested, and with what.
         #[derive(Clone, PartialEq, Debug)]
         #[allow(private_interfaces, reason = "what is given is this crate's to read")]
@@ -141,6 +145,15 @@ macro_rules! actions {
                     Action::AddPermission(..) => "AddPermission",
                     $(Action::$of(_) => stringify!($of),)*
                     $(Action::$name(_) => stringify!($name),)*
+                }
+            }
+
+            /// The operation that it is. Programs make their queues at each start, to find them.
+            pub(crate) fn operation(&self) -> Operation {
+                match self {
+                    Action::AddPermission(..) => Operation::Configure,
+                    $(Action::$of(_) => Operation::$of_operation,)*
+                    $(Action::$name(_) => Operation::$operation,)*
                 }
             }
 
@@ -174,30 +187,30 @@ macro_rules! actions {
 
 actions! {
     {
-        DeleteQueue(OfQueue),
-        PurgeQueue(OfQueue),
-        SetQueueAttributes(SetQueueAttributes),
-        GetQueueAttributes(GetQueueAttributes),
-        SendMessage(SendMessage),
-        SendMessageBatch(SendMessageBatch),
-        ReceiveMessage(ReceiveMessage),
-        DeleteMessage(DeleteMessage),
-        DeleteMessageBatch(DeleteMessageBatch),
-        ChangeMessageVisibility(ChangeMessageVisibility),
-        ChangeMessageVisibilityBatch(ChangeMessageVisibilityBatch),
-        TagQueue(TagQueue),
-        UntagQueue(UntagQueue),
-        ListQueueTags(OfQueue),
-        RemovePermission(RemovePermission),
-        ListDeadLetterSourceQueues(ListDeadLetterSourceQueues),
+        DeleteQueue(OfQueue) = Drop,
+        PurgeQueue(OfQueue) = Flush,
+        SetQueueAttributes(SetQueueAttributes) = Configure,
+        GetQueueAttributes(GetQueueAttributes) = Work,
+        SendMessage(SendMessage) = Work,
+        SendMessageBatch(SendMessageBatch) = Work,
+        ReceiveMessage(ReceiveMessage) = Work,
+        DeleteMessage(DeleteMessage) = Work,
+        DeleteMessageBatch(DeleteMessageBatch) = Work,
+        ChangeMessageVisibility(ChangeMessageVisibility) = Work,
+        ChangeMessageVisibilityBatch(ChangeMessageVisibilityBatch) = Work,
+        TagQueue(TagQueue) = Configure,
+        UntagQueue(UntagQueue) = Configure,
+        ListQueueTags(OfQueue) = Work,
+        RemovePermission(RemovePermission) = Configure,
+        ListDeadLetterSourceQueues(ListDeadLetterSourceQueues) = Work,
     }
     {
-        CreateQueue(CreateQueue),
-        GetQueueUrl(GetQueueUrl),
-        ListQueues(ListQueues),
-        StartMessageMoveTask(StartMessageMoveTask),
-        CancelMessageMoveTask(CancelMessageMoveTask),
-        ListMessageMoveTasks(ListMessageMoveTasks),
+        CreateQueue(CreateQueue) = Work,
+        GetQueueUrl(GetQueueUrl) = Work,
+        ListQueues(ListQueues) = Work,
+        StartMessageMoveTask(StartMessageMoveTask) = Move,
+        CancelMessageMoveTask(CancelMessageMoveTask) = Move,
+        ListMessageMoveTasks(ListMessageMoveTasks) = Work,
     }
 }
 

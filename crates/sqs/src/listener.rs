@@ -11,15 +11,16 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
     Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving,
-    LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, held, interruptible,
-    pace, whole,
+    LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, Whole, held,
+    interruptible, pace, whole,
 };
-use quintet_types::{Caller, CommandError, Name, Principal, QueueSettings, Verb};
-use tokio::sync::{oneshot, watch};
+use quintet_types::{Caller, ClientId, CommandError, Name, Principal, QueueSettings, Verb};
+use tokio::sync::watch;
 
 use crate::ask::{ShardClient, unexpected};
 use crate::fault::{Fault, Shape};
@@ -29,7 +30,7 @@ use crate::message::Limits;
 use crate::names::Place;
 use crate::once::{self, Call, Once};
 use crate::reply::{self, Reply, Written};
-use crate::request::{self, Head, Nowhere};
+use crate::request::{self, Head, Nowhere, WireFormat};
 use crate::sign::{self, Came, Keys};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
@@ -88,12 +89,6 @@ pub struct Sqs {
     ids: Ids,
 }
 
-impl std::fmt::Debug for Sqs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sqs")
-    }
-}
-
 /// Returns when the server stops.
 pub(crate) async fn stopped(stops: &mut watch::Receiver<bool>) {
     // The listener is gone: no less.
@@ -136,6 +131,7 @@ impl Ids {
 }
 
 /// The caller of a request, and the facts about it that actions need.
+#[derive(Clone)]
 pub(crate) struct RequestContext {
     pub(crate) shards: ShardClient,
     /// As the client calls this server.
@@ -254,35 +250,14 @@ impl Sqs {
         let head = head(&parts.method, &parts.uri, &parts.headers);
         let format = request::format(&head);
         let refuse = |fault: Fault| Answered::of(reply::refuse(format, id, &fault));
-        if parts.method != Method::POST && parts.method != Method::GET {
-            return refuse(Fault::no_action(parts.method.as_str()));
-        }
         let client = parts.extensions.get::<Arc<Client>>().cloned();
-        let gate = self.guard.gate.as_ref();
-        if let Err(problem) = pace(gate, peer, None, client.as_deref()).await {
-            return refuse(of_problem(&problem));
+        let client = client.as_ref();
+        if let Err(fault) = self.admit(peer, &parts, client).await {
+            return refuse(fault);
         }
-        // A GET does things here, too.
-        let checked = self
-            .guard
-            .check(peer, &Method::POST, &parts.uri, &parts.headers);
-        if let Err(denied) = checked {
-            return refuse(of_denied(denied));
-        }
-        let payer = Payer {
-            gate: self.guard.gate.clone(),
-            peer,
-            principal: None,
-        };
-        let mut to_read = Request::new(body);
-        to_read.extensions_mut().insert(payer);
-        let (bytes, _held) = match whole(to_read, &self.settings).await {
+        let (bytes, _held) = match self.read(peer, body, client).await {
             Ok(read) => read,
-            Err(problem) => {
-                let fault = match client.as_ref().and_then(|client| client.is_cut_off()) {
-                    Some(why) => Fault::new(Shape::RequestThrottled, why),
-                    None => of_problem(&problem),
-                };
+            Err(fault) => {
                 let mut answered = refuse(fault);
                 // What is left of the body is not read.
                 let close = HeaderValue::from_static("close");
@@ -290,41 +265,25 @@ impl Sqs {
                 return answered;
             }
         };
-        let header = |name: &str| values(&parts.headers, name);
-        let came = Came {
-            method: parts.method.as_str(),
-            path: head.path,
-            query: head.query,
-            header: &header,
-            body: &bytes,
-        };
-        let client = client.as_ref();
-        let identity = parts.extensions.get::<Arc<quintet_tls::Identity>>();
-        let certified = identity.map(|identity| identity.common_name.as_str());
-        let (principal, key) = match self.log_in(peer, &came, certified, client).await {
+        let (principal, key) = match self.log_in(peer, &parts, &head, &bytes, client).await {
             Ok(who) => who,
             Err(fault) => return refuse(fault),
         };
-        let parsed = match request::read(&head, &bytes) {
-            Ok(parsed) => parsed,
+        let mut action = match request::read(&head, &bytes).map(|parsed| parsed.action) {
+            Ok(Ok(action)) => action,
+            Ok(Err(fault)) => return refuse(fault),
             Err(Nowhere::Path | Nowhere::NoAction) => {
-                return Answered::plain(
-                    StatusCode::NOT_FOUND,
-                    "text/xml",
-                    "<UnknownOperationException/>",
-                );
+                let none = "<UnknownOperationException/>";
+                return Answered::plain(StatusCode::NOT_FOUND, "text/xml", none);
             }
         };
-        let is_send = matches!(
-            parsed.action,
-            Ok(Action::SendMessage(_) | Action::SendMessageBatch(_))
-        );
-        let invocation = text(&parts.headers, &INVOCATION).filter(|_| is_send);
+        let (name, errand) = (action.name(), errand(&action));
+        let operation = action.operation();
+        let invocation = text(&parts.headers, &INVOCATION).filter(|_| errand == Errand::Put);
         let call = invocation.map(|invocation| {
             let who = principal.0.to_be_bytes();
-            let target = head.target.unwrap_or_default().as_bytes();
-            let parts = [head.path.as_bytes(), head.query.as_bytes(), target];
-            let [path, query, target] = parts;
+            let target = head.target.unwrap_or_default();
+            let [path, query, target] = [head.path, head.query, target].map(str::as_bytes);
             once::call(&[invocation.as_bytes(), &who, path, query, target, &bytes])
         });
         drop(bytes);
@@ -334,11 +293,92 @@ impl Sqs {
         let Some(guest) = own.or(guest.as_ref()) else {
             return refuse(unexpected());
         };
-        let context = RequestContext {
+        let context = self.context(&parts, (guest.client_id(), principal), key, call);
+        let noted = operation.is_recorded().then(|| subject(&mut action));
+        // What is read next goes where these lie, rather than into memory of its own.
+        drop(parts);
+        if let Some(client) = client {
+            client.waits_as(Some(guest.client_id()));
+        }
+        let done = self.perform(&context, action).await;
+        if let Some(client) = client {
+            client.waits_as(None);
+        }
+        let done = done.and_then(|done| self.written(format, name, id, done));
+        let (mut answered, did) = done.unwrap_or_else(|fault| {
+            tracing::debug!(
+                peer = peer.map(|peer| peer.to_string()),
+                protocol = "sqs",
+                reason = fault.shape.name(),
+                "refused: {name}: {}",
+                fault.text.escape_debug()
+            );
+            (refuse(fault), Did::default())
+        });
+        answered.errand = errand;
+        if let (Some(what), Some(gate)) = (noted, &self.guard.gate) {
+            let status = answered.response.status().as_u16();
+            let act = format!("sqs {name} {what}");
+            gate.note(principal, peer, (operation, &act), (status, did));
+        }
+        answered
+    }
+
+    /// Lets a request in by its head.
+    async fn admit(
+        &self,
+        peer: Option<IpAddr>,
+        parts: &Parts,
+        client: Option<&Arc<Client>>,
+    ) -> Result<(), Fault> {
+        if parts.method != Method::POST && parts.method != Method::GET {
+            return Err(Fault::no_action(parts.method.as_str()));
+        }
+        let (gate, client) = (self.guard.gate.as_ref(), client.map(|client| &**client));
+        let paced = pace(gate, peer, None, client).await;
+        paced.map_err(|problem| of_problem(&problem))?;
+        // A GET does things here, too.
+        let checked = self
+            .guard
+            .check(peer, &Method::POST, &parts.uri, &parts.headers);
+        checked.map_err(of_denied)
+    }
+
+    /// The whole body of a request, and the memory that it takes.
+    async fn read(
+        &self,
+        peer: Option<IpAddr>,
+        body: Body,
+        client: Option<&Arc<Client>>,
+    ) -> Result<Whole, Fault> {
+        let payer = Payer {
+            gate: self.guard.gate.clone(),
+            peer,
+            principal: None,
+        };
+        let mut request = Request::new(body);
+        request.extensions_mut().insert(payer);
+        let read = whole(request, &self.settings).await;
+        read.map_err(
+            |problem| match client.and_then(|client| client.is_cut_off()) {
+                Some(why) => Fault::new(Shape::RequestThrottled, why),
+                None => of_problem(&problem),
+            },
+        )
+    }
+
+    fn context(
+        &self,
+        parts: &Parts,
+        (client_id, principal): (ClientId, Principal),
+        key: Option<String>,
+        call: Option<Call>,
+    ) -> RequestContext {
+        RequestContext {
             shards: ShardClient {
                 client_api: Arc::clone(&self.client_api),
                 caller: Caller {
-                    client_id: guest.client_id(),
+                    client_id,
                     principal,
                 },
                 lost: self.lost.clone(),
@@ -354,61 +394,33 @@ impl Sqs {
             agent: text(&parts.headers, &hyper::header::USER_AGENT).map(str::to_owned),
             stops: self.stops.subscribe(),
             connection_slot: parts.extensions.get::<Arc<ConnectionSlot>>().cloned(),
-            client: client.cloned(),
-        };
-        let action = match parsed.action {
-            Ok(action) => action,
-            Err(fault) => return refuse(fault),
-        };
-        let (name, errand) = (action.name(), errand(&action));
-        let noted = administers(&action);
-        // What is read next goes where these lie, rather than into memory of its own.
-        drop(parts);
-        if let Some(client) = client {
-            client.waits_as(Some(guest.client_id()));
+            client: parts.extensions.get::<Arc<Client>>().cloned(),
         }
-        let done = self.perform(&context, action).await;
-        if let Some(client) = client {
-            client.waits_as(None);
-        }
-        let done = done.and_then(|done| {
-            let len = reply::len_max(format, &done.reply);
-            Ok((self.room(len as u64)?, len, done))
-        });
+    }
+
+    /// The reply to an action that was done, if there is memory for it, and what the audit tells.
+    fn written(
+        &self,
+        format: WireFormat,
+        action: &str,
+        id: &str,
+        done: ActionResult,
+    ) -> Result<(Answered, Did), Fault> {
+        let len = reply::len_max(format, &done.reply);
+        let share = self.room(len as u64)?;
         let mut did = Did::default();
-        let mut answered = match done {
-            Ok((share, len, done)) => {
-                if let Reply::Removed(count) | Reply::TaskCancelled(count) = done.reply {
-                    did = Did::to(count);
-                }
-                let written = reply::write(format, name, id, (&done.reply, len));
-                let mut answered = Answered::with(written, share);
-                answered.waited = done.waited;
-                // It goes back, unless the reply begins to leave.
-                if let Some(undo) = done.undo {
-                    let leaving = Leaving::new(undo);
-                    answered.response.extensions_mut().insert(leaving);
-                }
-                answered
-            }
-            Err(fault) => {
-                tracing::debug!(
-                    peer = peer.map(|peer| peer.to_string()),
-                    protocol = "sqs",
-                    reason = fault.shape.name(),
-                    "refused: {name}: {}",
-                    fault.text.escape_debug()
-                );
-                refuse(fault)
-            }
-        };
-        answered.errand = errand;
-        if let (Some(what), Some(gate)) = (noted, &self.guard.gate) {
-            let status = answered.response.status().as_u16();
-            let act = format!("sqs {name} {what}");
-            gate.note(principal, peer, &act, status, did);
+        if let Reply::Removed(count) | Reply::TaskCancelled(count) = done.reply {
+            did = Did::to(count);
         }
-        answered
+        let written = reply::write(format, action, id, (&done.reply, len));
+        let mut answered = Answered::with(written, share);
+        answered.waited = done.waited;
+        // It goes back, unless the reply begins to leave.
+        if let Some(undo) = done.undo {
+            let leaving = Leaving::new(undo);
+            answered.response.extensions_mut().insert(leaving);
+        }
+        Ok((answered, did))
     }
 
     /// Takes memory for so many bytes of a reply, of the memory that all connections share. Short
@@ -438,80 +450,68 @@ impl Sqs {
         }
     }
 
+    /// The key of a request's signature, and its secret, where keys are known.
+    fn signed(
+        &self,
+        parts: &Parts,
+        head: &Head<'_>,
+        body: &[u8],
+    ) -> Result<Option<(&str, &str)>, Fault> {
+        let keys = &self.options.keys;
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let header = |name: &str| values(&parts.headers, name);
+        let came = Came {
+            method: parts.method.as_str(),
+            path: head.path,
+            query: head.query,
+            header: &header,
+            body,
+        };
+        sign::check(&came, keys, utc(self.client_api.wall().0)).map(Some)
+    }
+
     /// The client: by the signature, where keys are known; then by the server's users, if there are
     /// any.
     async fn log_in(
         &self,
         peer: Option<IpAddr>,
-        came: &Came<'_>,
-        certified: Option<&str>,
+        parts: &Parts,
+        head: &Head<'_>,
+        body: &[u8],
         client: Option<&Arc<Client>>,
     ) -> Result<(Principal, Option<String>), Fault> {
-        let keys = &self.options.keys;
-        let signed = match keys.is_empty() {
-            true => None,
-            false => Some(sign::check(came, keys, utc(self.client_api.wall().0))?),
-        };
+        let signed = self.signed(parts, head, body)?;
         let key = signed.map(|(id, _)| id.to_owned());
         let Some(gate) = self.guard.gate.as_ref().filter(|gate| gate.is_used()) else {
             return Ok((Principal::SERVER, key));
         };
-        let (sender, receiver) = oneshot::channel();
+        let certified = parts.extensions.get::<Arc<quintet_tls::Identity>>();
         let shown = match (signed, certified) {
             (Some((id, secret)), _) => LoginCredentials::Basic(id.as_bytes(), secret.as_bytes()),
-            (None, Some(name)) => LoginCredentials::Certificate(name),
+            (None, Some(identity)) => LoginCredentials::Certificate(&identity.common_name),
             (None, None) => LoginCredentials::Nothing,
         };
-        gate.log_in(
-            peer,
-            shown,
-            Box::new(move |answer| {
-                // The requester may have gone.
-                let _delivered = sender.send(answer);
-            }),
-        );
-        let (principal, proof) = match receiver.await {
-            Ok(Answer::In(principal, proof)) => (principal, proof),
-            Ok(Answer::No) => {
-                return Err(match signed {
-                    Some(_) => Fault::new(
-                        Shape::InvalidClientTokenId,
-                        "The security token included in the request is invalid.",
-                    ),
-                    None => Fault::new(
-                        Shape::MissingAuthenticationToken,
-                        "Request is missing Authentication Token",
-                    ),
-                });
-            }
-            Ok(Answer::NotNow(why)) => return Err(Fault::new(Shape::RequestThrottled, why)),
-            Err(_) => {
-                return Err(Fault::new(
-                    Shape::RequestThrottled,
-                    "the server is stopping",
-                ));
-            }
+        let (sender, receiver) = quintet_http::reply::channel();
+        gate.log_in(peer, shown, sender);
+        let stopping = Answer::NotNow("the server is stopping");
+        let (principal, proof) = match receiver.await.unwrap_or(stopping) {
+            Answer::In(principal, proof) => (principal, proof),
+            Answer::No if signed.is_some() => return Err(Fault::unknown_key()),
+            Answer::No => return Err(Fault::not_signed()),
+            Answer::NotNow(why) => return Err(Fault::new(Shape::RequestThrottled, why)),
         };
         if let Some(client) = client {
             client.is_of(Some(&(principal, Arc::clone(gate))), proof);
         }
         // A login may end between its check and the note of it.
         if !gate.counts(principal, proof) {
-            return Err(Fault::new(
-                Shape::InvalidClientTokenId,
-                "The security token included in the request is invalid.",
-            ));
+            return Err(Fault::unknown_key());
         }
-        if let Err(problem) = pace(
-            Some(gate),
-            None,
-            Some(principal),
-            client.map(|client| &**client),
-        )
-        .await
-        {
-            return Err(of_problem(&problem));
-        }
+        let client = client.map(|client| &**client);
+        let paced = pace(Some(gate), None, Some(principal), client).await;
+        paced.map_err(|problem| of_problem(&problem))?;
         Ok((principal, key))
     }
 
@@ -668,41 +668,18 @@ impl Answered {
     }
 }
 
-/// Subject of an administrative action, as the audit shows it; `None`: it is everyday work.
-fn administers(action: &Action) -> Option<String> {
-    let text = |supplied: &Option<String>| supplied.clone().unwrap_or_default();
-    let queue = |url: &Option<String>| {
-        let name = crate::request::queue(url);
-        name.map_or_else(|_| text(url), str::to_owned)
-    };
-    Some(match action {
-        Action::DeleteQueue(input) | Action::PurgeQueue(input) => queue(&input.queue_url),
-        Action::SetQueueAttributes(input) => queue(&input.queue_url),
-        Action::TagQueue(input) => queue(&input.queue_url),
-        Action::UntagQueue(input) => queue(&input.queue_url),
-        Action::AddPermission(input, _) => queue(&input.queue_url),
-        Action::RemovePermission(input) => queue(&input.queue_url),
-        Action::StartMessageMoveTask(input) => text(&input.source_arn),
-        Action::CancelMessageMoveTask(input) => {
-            let handle = text(&input.task_handle);
-            crate::names::of_handle(&handle).map_or(handle, |(_, source)| source)
-        }
-        // Programs do that at each start, to find it.
-        Action::CreateQueue(_)
-        | Action::GetQueueUrl(_)
-        | Action::ListQueues(_)
-        | Action::GetQueueAttributes(_)
-        | Action::SendMessage(_)
-        | Action::SendMessageBatch(_)
-        | Action::ReceiveMessage(_)
-        | Action::DeleteMessage(_)
-        | Action::DeleteMessageBatch(_)
-        | Action::ChangeMessageVisibility(_)
-        | Action::ChangeMessageVisibilityBatch(_)
-        | Action::ListQueueTags(_)
-        | Action::ListDeadLetterSourceQueues(_)
-        | Action::ListMessageMoveTasks(_) => return None,
-    })
+/// Subject of an action, as the audit shows it.
+fn subject(action: &mut Action) -> String {
+    if let Action::StartMessageMoveTask(input) = action {
+        input.source_arn.clone().unwrap_or_default()
+    } else if let Action::CancelMessageMoveTask(input) = action {
+        let handle = input.task_handle.clone().unwrap_or_default();
+        crate::names::of_handle(&handle).map_or(handle, |(_, source)| source)
+    } else {
+        let url = action.queue_url().cloned().flatten();
+        let name = request::queue(&url).map(str::to_owned);
+        name.unwrap_or_else(|_| url.unwrap_or_default())
+    }
 }
 
 fn errand(action: &Action) -> Errand {
@@ -718,14 +695,11 @@ fn errand(action: &Action) -> Errand {
 }
 
 fn of_denied(denied: Denied) -> Fault {
-    let text = match denied {
-        Denied::Address => "your address is not in allowed_ips of this listener",
-        Denied::Host => "this server has another name; hosts = \"NAME\" in its settings adds one",
-        Denied::Origin => "a page of another site may not do this",
-        Denied::Login => "a login is needed",
-        Denied::NotNow(why) => return Fault::new(Shape::RequestThrottled, why),
+    let shape = match denied {
+        Denied::NotNow(_) => Shape::RequestThrottled,
+        Denied::Address | Denied::Host | Denied::Origin | Denied::Login => Shape::AccessDenied,
     };
-    Fault::new(Shape::AccessDenied, text)
+    Fault::new(shape, denied.text())
 }
 
 fn of_problem(problem: &Problem) -> Fault {

@@ -6,7 +6,7 @@ use crate::digest;
 use crate::fault::{Fault, Shape};
 use crate::input::{Attribute, SendEntry};
 use crate::value::{Value, ValueKind, kind_of};
-use crate::whole::Named;
+use crate::whole::{Named, within};
 
 /// Attributes of a message at most.
 const ATTRIBUTES_MAX: usize = 10;
@@ -135,34 +135,21 @@ pub(crate) fn check(entry: SendEntry, way: Way<'_>, limits: Limits) -> Result<Se
         return Err(Fault::missing("MessageBody"));
     }
     check_text(&body)?;
-    let delay_s = match &entry.delay_seconds {
-        None => None,
-        Some(supplied) => {
-            let max = if limits.open {
-                i64::MAX / 1000
-            } else {
-                DELAY_MAX
-            };
-            let delay = supplied
-                .within(0, max)
-                .and_then(|delay| u64::try_from(delay).ok());
-            let delay = delay.ok_or_else(|| {
-                Fault::value(
-                    supplied,
-                    "DelaySeconds",
-                    "DelaySeconds must be >= 0 and <= 900.",
-                )
-            })?;
-            if way.fifo && delay > 0 {
-                return Err(Fault::value(
-                    supplied,
-                    "DelaySeconds",
-                    "The request include parameter that is not valid for this queue type.",
-                ));
-            }
-            Some(delay).filter(|_| !way.fifo)
-        }
+    let delay_max = match limits.open {
+        true => i64::MAX / 1000,
+        false => DELAY_MAX,
     };
+    let delay_s = within(
+        &entry.delay_seconds,
+        "DelaySeconds",
+        (0, delay_max),
+        "DelaySeconds must be >= 0 and <= 900.",
+    )?;
+    if let Some(delay @ 1..) = delay_s.filter(|_| way.fifo) {
+        let why = "The request include parameter that is not valid for this queue type.";
+        return Err(Fault::value(delay, "DelaySeconds", why));
+    }
+    let delay_s = delay_s.filter(|_| !way.fifo);
     for (id, parameter) in [
         (&entry.message_group_id, "MessageGroupId"),
         (&entry.message_deduplication_id, "MessageDeduplicationId"),
@@ -255,10 +242,8 @@ fn is_name(name: &str) -> bool {
 
 fn value<'a>(name: &str, supplied: &'a Attribute, whose: &str) -> Result<Value<'a>, Fault> {
     if supplied.string_list_values.count > 0 || supplied.binary_list_values.count > 0 {
-        return Err(Fault::new(
-            Shape::UnsupportedOperation,
-            "Message attribute list values in SendMessage operation are not supported.",
-        ));
+        let why = "Message attribute list values in SendMessage operation are not supported.";
+        return Err(Fault::new(Shape::UnsupportedOperation, why));
     }
     let data_type = supplied.data_type.as_deref().unwrap_or_default();
     let kind = kind_of(data_type).filter(|_| data_type.len() <= NAME_MAX && is_text(data_type));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Outcome, Overrides,
+    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Operation, Overrides,
     Principal, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use hyper::StatusCode;
 use quintet_client::Did;
 use quintet_http::Guest;
 
-use crate::ask::{ShardClient, unexpected};
+use crate::ask::{ShardClient, if_there};
 use crate::fault::{Fault, Shape};
 use crate::input::{CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMoveTask};
 use crate::listener::{RequestContext, Sqs, stopped};
@@ -27,6 +27,8 @@ use crate::queue::TASKS;
 use crate::queues::{Listed, listed};
 use crate::receive::DEAD_FROM;
 use crate::reply::{self, Answer, Reply};
+use crate::request::required;
+use crate::whole::within;
 
 /// Messages of a step.
 const STEP: u64 = 100;
@@ -91,18 +93,12 @@ fn no_source() -> Fault {
 }
 
 fn named(arn: &Option<String>) -> Result<&str, Fault> {
-    let arn = arn.as_deref().filter(|arn| !arn.is_empty());
-    let arn = arn.ok_or_else(|| Fault::missing("SourceArn"))?;
-    names::of_arn(arn).ok_or_else(no_source)
+    names::of_arn(required(arn, "SourceArn")?).ok_or_else(no_source)
 }
 
 /// The moves out of a queue, the oldest first.
 async fn tasks(shards: &ShardClient, queue: &Name) -> Result<Vec<Task>, Fault> {
-    let setup = match shards.setup(queue).await {
-        Ok(setup) => setup,
-        Err(fault) if fault.shape == Shape::QueueDoesNotExist => return Err(no_source()),
-        Err(fault) => return Err(fault),
-    };
+    let setup = if_there(shards.setup(queue).await)?.ok_or_else(no_source)?;
     let stored = setup.settings.tags.get(TASKS);
     Ok(stored
         .and_then(|stored| serde_json::from_slice(stored).ok())
@@ -140,21 +136,13 @@ impl Sqs {
         input: StartMessageMoveTask,
     ) -> Answer {
         let source = named(&input.source_arn)?.to_owned();
-        let rate = match &input.max_number_of_messages_per_second {
-            None => None,
-            Some(supplied) => {
-                let rate = supplied
-                    .within(1, RATE_MAX)
-                    .and_then(|rate| u32::try_from(rate).ok());
-                Some(rate.ok_or_else(|| {
-                    Fault::value(
-                        supplied,
-                        "MaxNumberOfMessagesPerSecond",
-                        "MaxNumberOfMessagesPerSecond must be an integer between 1 and 500.",
-                    )
-                })?)
-            }
-        };
+        let rate = within(
+            &input.max_number_of_messages_per_second,
+            "MaxNumberOfMessagesPerSecond",
+            (1, RATE_MAX),
+            "MaxNumberOfMessagesPerSecond must be an integer between 1 and 500.",
+        )?;
+        let rate = rate.and_then(|rate| u32::try_from(rate).ok());
         let queue = Name::new(source.as_bytes());
         let shards = &context.shards;
         // One begins at a time: two would not see each other.
@@ -166,52 +154,21 @@ impl Sqs {
             ..Listed::default()
         };
         if listed(&shards.as_server(), sources).await?.is_empty() {
-            return Err(Fault::parameter(
-                "Source queue must be configured as a Dead Letter Queue.",
-            ));
+            let why = "Source queue must be configured as a Dead Letter Queue.";
+            return Err(Fault::parameter(why));
         }
-        let to = match input
-            .destination_arn
-            .as_deref()
-            .filter(|arn| !arn.is_empty())
-        {
-            None => None,
-            Some(arn) => {
-                let absent = || {
-                    Fault::new(
-                        Shape::ResourceNotFound,
-                        "The resource that you specified for the DestinationArn parameter doesn't \
-                         exist.",
-                    )
-                };
-                let name = names::of_arn(arn).ok_or_else(absent)?;
-                let destination = Name::new(name.as_bytes());
-                self.must_have(context, Verb::Put, &destination)?;
-                let numbers = shards.as_server().numbers(&destination).await;
-                numbers.map_err(|_| absent())?;
-                if name == source {
-                    return Err(Fault::parameter(
-                        "The destination queue can't be the source queue.",
-                    ));
-                }
-                if names::is_fifo(name) != names::is_fifo(&source) {
-                    return Err(Fault::parameter(
-                        "The source and destination queues must be of the same type, standard or \
-                         FIFO.",
-                    ));
-                }
-                Some(name.to_owned())
-            }
+        let to = match input.destination_arn.as_deref().unwrap_or_default() {
+            "" => None,
+            arn => Some(self.destination(context, arn, &source).await?),
         };
         let back_to = match &to {
             Some(_) => None,
             None => self.may_move_back(context, &queue).await?,
         };
         if there.iter().any(|task| task.status == Status::Running) {
-            return Err(Fault::parameter(
-                "There is already a task running. Only one active task is allowed for a source \
-                 queue arn at a given time.",
-            ));
+            let why = "There is already a task running. Only one active task is allowed for a source \
+                 queue arn at a given time.";
+            return Err(Fault::parameter(why));
         }
         let all = shards.as_server().numbers(&queue).await?.gauges.ready;
         let task = Task {
@@ -231,6 +188,35 @@ impl Sqs {
         let principal = shards.caller.principal;
         tokio::spawn(Arc::clone(self).run_move(source, task, principal));
         Ok(Reply::TaskBegun(handle))
+    }
+
+    /// The queue that the messages of another one are to go to.
+    async fn destination(
+        &self,
+        context: &RequestContext,
+        arn: &str,
+        source: &str,
+    ) -> Result<String, Fault> {
+        let absent = || {
+            let text = "The resource that you specified for the DestinationArn parameter doesn't \
+                        exist.";
+            Fault::new(Shape::ResourceNotFound, text)
+        };
+        let name = names::of_arn(arn).ok_or_else(absent)?;
+        let queue = Name::new(name.as_bytes());
+        self.must_have(context, Verb::Put, &queue)?;
+        let numbers = context.shards.as_server().numbers(&queue).await;
+        numbers.map_err(|_| absent())?;
+        if name == source {
+            let text = "The destination queue can't be the source queue.";
+            return Err(Fault::parameter(text));
+        }
+        match names::is_fifo(name) == names::is_fifo(source) {
+            true => Ok(name.to_owned()),
+            false => Err(Fault::parameter(
+                "The source and destination queues must be of the same type, standard or FIFO.",
+            )),
+        }
     }
 
     /// Looks at whether the client may put where the messages came from, as the move itself is the
@@ -257,15 +243,10 @@ impl Sqs {
         context: &RequestContext,
         input: CancelMessageMoveTask,
     ) -> Answer {
-        let handle = input
-            .task_handle
-            .as_deref()
-            .filter(|handle| !handle.is_empty());
-        let handle = handle.ok_or_else(|| Fault::missing("TaskHandle"))?;
+        let handle = required(&input.task_handle, "TaskHandle")?;
         let Some((id, arn)) = names::of_handle(handle) else {
-            return Err(Fault::parameter(
-                "Value for parameter TaskHandle is invalid.",
-            ));
+            let why = "Value for parameter TaskHandle is invalid.";
+            return Err(Fault::parameter(why));
         };
         let source = names::of_arn(&arn).ok_or_else(no_source)?;
         let queue = Name::new(source.as_bytes());
@@ -288,19 +269,13 @@ impl Sqs {
         input: ListMessageMoveTasks,
     ) -> Answer {
         let source = named(&input.source_arn)?;
-        let most = match &input.max_results {
-            None => 1,
-            Some(supplied) => supplied
-                .within(1, 10)
-                .and_then(|n| usize::try_from(n).ok())
-                .ok_or_else(|| {
-                    Fault::value(
-                        supplied,
-                        "MaxResults",
-                        "MaxResults must be an integer between 1 and 10.",
-                    )
-                })?,
-        };
+        let most = within(
+            &input.max_results,
+            "MaxResults",
+            (1, 10),
+            "MaxResults must be an integer between 1 and 10.",
+        )?;
+        let most = most.map_or(1, |most| usize::try_from(most).unwrap_or(usize::MAX));
         let there = tasks(&context.shards, &Name::new(source.as_bytes())).await?;
         let newest = there.iter().rev().take(most);
         let newest_task = newest.map(|task| reply::Task {
@@ -347,7 +322,8 @@ impl Sqs {
         if let Some(gate) = &self.guard.gate {
             let word = task.status.word();
             let act = format!("sqs message move task {source} {word}");
-            gate.note(principal, None, &act, status.as_u16(), Did::to(task.moved));
+            let came = (status.as_u16(), Did::to(task.moved));
+            gate.note(principal, None, (Operation::Move, &act), came);
         }
     }
 
@@ -478,12 +454,7 @@ async fn move_into(
     };
     while left > 0 {
         bulk_op.max = u32::try_from(left).unwrap_or(u32::MAX);
-        let Outcome::BulkDone(bulk_done) = shards
-            .ask(Command::BulkOp(Box::new(bulk_op.clone())))
-            .await?
-        else {
-            return Err(unexpected());
-        };
+        let bulk_done = shards.bulk(&bulk_op).await?;
         *moved += bulk_done.matched;
         left = left.saturating_sub(bulk_done.matched);
         bulk_op.after = bulk_done.next;
@@ -524,12 +495,7 @@ async fn sources(
         // Many of those in front may stay.
         let page = back_to.map_or(left, |_| left.max(PAGE));
         bulk_op.max = u32::try_from(page).unwrap_or(u32::MAX);
-        let Outcome::BulkDone(bulk_done) = shards
-            .ask(Command::BulkOp(Box::new(bulk_op.clone())))
-            .await?
-        else {
-            return Err(unexpected());
-        };
+        let bulk_done = shards.bulk(&bulk_op).await?;
         let came_from = bulk_done.messages.iter().filter_map(Message::came_from);
         for source in came_from
             .filter(may)

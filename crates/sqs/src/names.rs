@@ -5,7 +5,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::fault::Fault;
-use crate::whole::Whole;
 
 /// Suffix of a FIFO queue's name.
 pub(crate) const FIFO: &str = ".fifo";
@@ -93,25 +92,6 @@ impl Place {
     /// The ARN of a queue.
     pub(crate) fn arn(&self, name: &str) -> String {
         format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
-    }
-}
-
-/// How many results a page has; `None`: it was not said.
-///
-/// # Errors
-/// Too few, or too many.
-pub(crate) fn page(max: &Option<Whole>) -> Result<Option<u32>, Fault> {
-    let Some(supplied) = max else { return Ok(None) };
-    let page = supplied
-        .within(1, 1000)
-        .and_then(|max| u32::try_from(max).ok());
-    match page {
-        Some(page) => Ok(Some(page)),
-        None => Err(Fault::value(
-            supplied,
-            "MaxResults",
-            "MaxResults must be an integer between 1 and 1000.",
-        )),
     }
 }
 

@@ -3,20 +3,20 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use quintet_http::locked;
 use ring::digest;
 use tokio::sync::watch;
 
 use crate::fault::Fault;
 
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Calls that are remembered at most.
 const CALLS_MAX: usize = 65_536;
+
+/// Results of messages of all these calls at most: ten for each, as many as AWS takes.
+const RESULTS_MAX: usize = 10 * CALLS_MAX;
 
 /// A call: a hash of its name, its action and its body.
 pub(crate) type Call = [u8; 16];
@@ -45,8 +45,10 @@ pub(crate) struct Once {
 #[derive(Default)]
 struct Calls {
     known: HashMap<Call, watch::Receiver<Option<Result<Stored, Fault>>>>,
-    /// In the order they came.
-    order: VecDeque<(Instant, Call)>,
+    /// In the order they came, with the number of their messages.
+    order: VecDeque<(Instant, Call, usize)>,
+    /// Messages of them all.
+    results: usize,
 }
 
 impl Once {
@@ -57,13 +59,18 @@ impl Once {
         }
     }
 
-    /// Does a call, or tells what came of it before, or waits for that. It is
-    /// done to its end also if nobody waits any more. One that failed as a
-    /// whole may be done again.
+    /// Does a call with so many messages, or tells what came of it before, or
+    /// waits for that. It is done to its end also if nobody waits any more. One
+    /// that failed as a whole may be done again.
     ///
     /// # Errors
     /// The call's.
-    pub(crate) async fn run<F>(self: &Arc<Self>, call: Call, put: F) -> Result<Stored, Fault>
+    pub(crate) async fn run<F>(
+        self: &Arc<Self>,
+        call: Call,
+        messages: usize,
+        put: F,
+    ) -> Result<Stored, Fault>
     where
         F: Future<Output = Result<Stored, Fault>> + Send + 'static,
     {
@@ -75,7 +82,8 @@ impl Once {
                 None => {
                     let (sender, received) = watch::channel(None);
                     calls.known.insert(call, received.clone());
-                    calls.order.push_back((Instant::now(), call));
+                    calls.order.push_back((Instant::now(), call, messages));
+                    calls.results += messages;
                     (received, Some(sender))
                 }
             }
@@ -100,10 +108,13 @@ impl Once {
 
 impl Calls {
     fn forget(&mut self, window: Duration) {
-        while let Some((since, call)) = self.order.front()
-            && (self.order.len() >= CALLS_MAX || since.elapsed() > window)
+        while let Some((since, call, messages)) = self.order.front()
+            && (self.order.len() >= CALLS_MAX
+                || self.results >= RESULTS_MAX
+                || since.elapsed() > window)
         {
             self.known.remove(call);
+            self.results -= messages;
             self.order.pop_front();
         }
     }
@@ -121,7 +132,7 @@ mod tests {
         let done = Arc::new(AtomicU64::new(0));
         let run = |name: &str| {
             let done = Arc::clone(&done);
-            once.run(call(&[name.as_bytes()]), async move {
+            once.run(call(&[name.as_bytes()]), 1, async move {
                 tokio::task::yield_now().await;
                 let id = done.fetch_add(1, Ordering::Relaxed);
                 Ok(Arc::from([Ok(id)]))
@@ -139,10 +150,10 @@ mod tests {
     async fn a_call_that_failed_is_done_again() {
         let once = Arc::new(Once::new(Duration::from_secs(120)));
         let failed = once
-            .run([1; 16], async { Err(Fault::internal("full")) })
+            .run([1; 16], 1, async { Err(Fault::internal("full")) })
             .await;
         assert!(failed.is_err());
-        let good = once.run([1; 16], async { Ok(Arc::from([Ok(7)])) }).await;
+        let good = once.run([1; 16], 1, async { Ok(Arc::from([Ok(7)])) }).await;
         assert!(good.is_ok());
     }
 
@@ -150,15 +161,24 @@ mod tests {
     async fn calls_are_bounded_and_forgotten() {
         let once = Arc::new(Once::new(Duration::ZERO));
         for number in 0..100_u128 {
-            let run = once.run(number.to_be_bytes(), async { Ok(Arc::from([Ok(7)])) });
+            let run = once.run(number.to_be_bytes(), 1, async { Ok(Arc::from([Ok(7)])) });
             assert!(run.await.is_ok());
         }
         assert!(locked(&once.calls).known.len() <= 1);
         let once = Arc::new(Once::new(Duration::from_secs(1000)));
         for number in 0..CALLS_MAX as u128 + 100 {
-            let run = once.run(number.to_be_bytes(), async { Ok(Arc::from([Ok(7)])) });
+            let run = once.run(number.to_be_bytes(), 1, async { Ok(Arc::from([Ok(7)])) });
             assert!(run.await.is_ok());
         }
         assert!(locked(&once.calls).known.len() <= CALLS_MAX);
+        // Long batches are fewer.
+        let once = Arc::new(Once::new(Duration::from_secs(1000)));
+        for number in 0..5_u128 {
+            let (call, messages) = (number.to_be_bytes(), RESULTS_MAX / 2);
+            let run = once.run(call, messages, async { Ok(Arc::from([Ok(7)])) });
+            assert!(run.await.is_ok());
+        }
+        let calls = locked(&once.calls);
+        assert_eq!((calls.known.len(), calls.results), (2, RESULTS_MAX));
     }
 }

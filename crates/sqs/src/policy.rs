@@ -57,23 +57,18 @@ pub(crate) fn add(
         return Err(Fault::value("[]", "PrincipalId", "Unable to verify."));
     }
     if actions.len() > ACTIONS_MAX {
-        return Err(Fault::new(
-            Shape::OverLimit,
-            format!(
-                "{} Actions were found, maximum allowed is {ACTIONS_MAX}.",
-                actions.len()
-            ),
-        ));
+        let why = format!(
+            "{} Actions were found, maximum allowed is {ACTIONS_MAX}.",
+            actions.len()
+        );
+        return Err(Fault::new(Shape::OverLimit, why));
     }
     if let Some(odd) = actions
         .iter()
         .find(|action| !ACTIONS.contains(&action.as_str()))
     {
-        return Err(Fault::value(
-            format!("SQS:{odd}"),
-            "ActionName",
-            "Only the queue owner is allowed to invoke this action.",
-        ));
+        let why = "Only the queue owner is allowed to invoke this action.";
+        return Err(Fault::value(format!("SQS:{odd}"), "ActionName", why));
     }
     let mut policy = read(policy);
     if policy

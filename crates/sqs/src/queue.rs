@@ -16,58 +16,21 @@ pub(crate) const CHANGED: &[u8] = b"aws:sqs:changed";
 /// The tag with the moves of messages out of a queue.
 pub(crate) const TASKS: &[u8] = b"aws:sqs:tasks";
 
-const WAIT_MAX: u64 = 20;
-const OPEN_WAIT_MAX: u64 = 3600;
 const RETENTION: u64 = 345_600;
 const TTR: u64 = 30;
 const SECOND: u64 = 1000;
 
-/// Attributes with a range of whole numbers: name, least, most, most where
-/// limits are open.
-struct Range {
-    name: &'static str,
-    least: u64,
-    most: u64,
-    open: u64,
-}
-
 const EVER: u64 = u64::MAX / SECOND / 2;
 
-const RANGES: &[Range] = &[
-    Range {
-        name: "VisibilityTimeout",
-        least: 0,
-        most: 43_200,
-        open: EVER,
-    },
-    Range {
-        name: "DelaySeconds",
-        least: 0,
-        most: 900,
-        open: EVER,
-    },
-    Range {
-        name: "ReceiveMessageWaitTimeSeconds",
-        least: 0,
-        most: WAIT_MAX,
-        open: OPEN_WAIT_MAX,
-    },
-    Range {
-        name: "MessageRetentionPeriod",
-        least: 60,
-        most: 1_209_600,
-        open: EVER,
-    },
-    Range {
-        name: "KmsDataKeyReusePeriodSeconds",
-        least: 60,
-        most: 86_400,
-        open: 86_400,
-    },
+/// Attributes with a range of whole numbers: name, least, most, most where
+/// limits are open.
+const RANGES: &[(&str, u64, u64, u64)] = &[
+    ("VisibilityTimeout", 0, 43_200, EVER),
+    ("DelaySeconds", 0, 900, EVER),
+    ("ReceiveMessageWaitTimeSeconds", 0, 20, 3600),
+    ("MessageRetentionPeriod", 60, 1_209_600, EVER),
+    ("KmsDataKeyReusePeriodSeconds", 60, 86_400, 86_400),
 ];
-
-/// Attributes that are kept as they come.
-const FREE: &[&str] = &["Policy", "KmsMasterKeyId"];
 
 /// Attributes of FIFO queues alone, with the values they take; the first is the default.
 const OF_FIFO: &[(&str, [&str; 2])] = &[
@@ -168,10 +131,8 @@ pub(crate) fn changes(
                 None => {}
                 Some(_) if flag(value) == Some(true) => {}
                 Some(_) => {
-                    return Err(Fault::attribute(
-                        name,
-                        "Modifying queue type is not supported.",
-                    ));
+                    let why = "Modifying queue type is not supported.";
+                    return Err(Fault::attribute(name, why));
                 }
             },
             "MaximumMessageSize" => {
@@ -183,27 +144,15 @@ pub(crate) fn changes(
                 changes.settings.message_bytes_max = Some(number(name, value, 1024, most)?);
             }
             "RedrivePolicy" => redrive(value, &mut changes)?,
-            "RedriveAllowPolicy" => {
-                if !value.is_empty() {
-                    check_allow(value)?;
-                }
-                let value = (!value.is_empty()).then_some(value.as_bytes());
-                changes.tags.set(&tag(name), value);
+            "RedriveAllowPolicy" | "Policy" | "KmsMasterKeyId" => {
+                let value = Some(value.as_str()).filter(|value| !value.is_empty());
+                value.map_or(Ok(()), |value| check_text(name, value))?;
+                changes.tags.set(&tag(name), value.map(str::as_bytes));
             }
             "SqsManagedSseEnabled" => {
                 let on = flag(value).ok_or_else(|| Fault::attribute(name, ""))?;
                 let value = if on { "true" } else { "false" };
                 changes.tags.set(&tag(name), Some(value.as_bytes()));
-            }
-            name if FREE.contains(&name) => {
-                if name == "Policy"
-                    && !value.is_empty()
-                    && !serde_json::from_str(value).is_ok_and(|policy: Value| policy.is_object())
-                {
-                    return Err(Fault::attribute(name, ""));
-                }
-                let value = (!value.is_empty()).then_some(value.as_bytes());
-                changes.tags.set(&tag(name), value);
             }
             _ => others(name, value, &mut changes, limits)?,
         }
@@ -214,11 +163,9 @@ pub(crate) fn changes(
         .filter(|key| !key.is_empty());
     if key.is_some() {
         if changes.tags.get(&tag("SqsManagedSseEnabled")) == Some(b"true") {
-            return Err(Fault::new(
-                Shape::InvalidAttributeName,
-                "You can use one type of server-side encryption (SSE) at one time. You can \
-                 either enable KMS SSE or SQS SSE.",
-            ));
+            let why = "You can use one type of server-side encryption (SSE) at one time. You can \
+                 either enable KMS SSE or SQS SSE.";
+            return Err(Fault::new(Shape::InvalidAttributeName, why));
         }
         changes
             .tags
@@ -231,13 +178,21 @@ pub(crate) fn changes(
     if of("FifoThroughputLimit") == Some("perMessageGroupId")
         && of("DeduplicationScope") != Some("messageGroup")
     {
-        return Err(Fault::attribute(
-            "FifoThroughputLimit",
-            "The perMessageGroupId value is allowed only when the value for DeduplicationScope \
-             is messageGroup.",
-        ));
+        let why = "The perMessageGroupId value is allowed only when the value for DeduplicationScope \
+             is messageGroup.";
+        return Err(Fault::attribute("FifoThroughputLimit", why));
     }
     Ok(changes)
+}
+
+/// Looks at an attribute that is kept as it comes.
+fn check_text(name: &str, value: &str) -> Result<(), Fault> {
+    let is_object = || serde_json::from_str(value).is_ok_and(|policy: Value| policy.is_object());
+    match name {
+        "RedriveAllowPolicy" => check_allow(value),
+        "Policy" if !is_object() => Err(Fault::attribute(name, "")),
+        _ => Ok(()),
+    }
 }
 
 fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, Fault> {
@@ -250,13 +205,13 @@ fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, Fault> 
 
 /// Numbers, and what FIFO queues alone have.
 fn others(name: &str, value: &str, changes: &mut Changes, limits: Limits) -> Result<(), Fault> {
-    if let Some(range) = RANGES.iter().find(|range| range.name == name) {
-        let most = if limits.open { range.open } else { range.most };
+    if let Some((_, least, most, open)) = RANGES.iter().find(|(known, ..)| *known == name) {
+        let most = if limits.open { open } else { most };
         let least = match (name, limits.open) {
             ("MessageRetentionPeriod", true) => 0,
-            _ => range.least,
+            _ => *least,
         };
-        let number = number(name, value, least, most)?;
+        let number = number(name, value, least, *most)?;
         match name {
             "VisibilityTimeout" => {
                 changes.settings.default_ttr_ms = Some((number * SECOND).max(AT_ONCE_MS));
@@ -290,13 +245,10 @@ fn others(name: &str, value: &str, changes: &mut Changes, limits: Limits) -> Res
     Ok(())
 }
 
-fn redrive_wrong(policy: &str, reason: &str) -> Fault {
+/// A redrive policy is none, or its dead-letter queue is not there, is of the other type, or does
+/// not let it.
+pub(crate) fn redrive_wrong(policy: &str, reason: &str) -> Fault {
     Fault::value(policy, "RedrivePolicy", reason)
-}
-
-/// A dead-letter queue is not there, is of the other type, or does not let it.
-pub(crate) fn target_wrong(policy: &str, reason: &str) -> Fault {
-    redrive_wrong(policy, reason)
 }
 
 fn redrive(policy: &str, changes: &mut Changes) -> Result<(), Fault> {
@@ -505,7 +457,8 @@ impl QueueView<'_> {
             let value = self.value(name)?;
             let same = match (&value, wanted.as_str()) {
                 (None, "") => true,
-                (None, _) => false,
+                // Not shown, as it is the default.
+                (None, wanted) => name == "KmsDataKeyReusePeriodSeconds" && wanted == "300",
                 (Some(value), wanted) => is_same(value, wanted),
             };
             if !same {
@@ -601,14 +554,12 @@ pub(crate) fn check_tags(queue: &str, supplied: &Texts, there: &Tags) -> Result<
     let mut change = Tags::default();
     for (key, value) in &supplied.kept {
         if !(1..=128).contains(&key.chars().count()) {
-            return Err(Fault::parameter(
-                "Tag keys must be between 1 and 128 characters in length.",
-            ));
+            let why = "Tag keys must be between 1 and 128 characters in length.";
+            return Err(Fault::parameter(why));
         }
         if value.chars().count() > 256 {
-            return Err(Fault::parameter(
-                "Tag values must be between 0 and 256 characters in length.",
-            ));
+            let why = "Tag values must be between 0 and 256 characters in length.";
+            return Err(Fault::parameter(why));
         }
         not_reserved(key)?;
         change.set(key.as_bytes(), Some(value.as_bytes()));

@@ -251,3 +251,19 @@ fn tags_are_bounded() {
         );
     }
 }
+
+#[test]
+fn a_queue_that_is_created_again_with_the_default_of_a_key_is_the_same() {
+    let given = [("KmsDataKeyReusePeriodSeconds", "300")];
+    let made = made(&given, false).expect("good");
+    let settings = QueueSettings {
+        tags: made.tags,
+        ..QueueSettings::default()
+    };
+    let place = place();
+    let seen = seen("q", &settings, &place);
+    assert_eq!(seen.value(given[0].0), Ok(None));
+    assert_eq!(seen.differs(&texts(&given)), Ok(None));
+    let other = [("KmsDataKeyReusePeriodSeconds", "301")];
+    assert_eq!(seen.differs(&texts(&other)), Ok(Some(other[0].0)));
+}

@@ -1,17 +1,18 @@
 //! Actions about queues themselves.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use quintet_http::{Guest, locked};
 use quintet_types::{
     BulkOp, Command, CommandError, Edit, ListState, Name, Outcome, Overrides, QueueSetup,
     QueueStats, StatsOf, StatsReply, Tags, Verb, When,
 };
 
-use crate::ask::{ShardClient, accepted, unexpected};
+use crate::ask::{ShardClient, accepted, if_there, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::input::{
     AddPermission, CreateQueue, GetQueueAttributes, GetQueueUrl, ListDeadLetterSourceQueues,
@@ -19,12 +20,11 @@ use crate::input::{
 };
 use crate::listener::{RequestContext, Sqs};
 use crate::names;
-use crate::once::locked;
 use crate::policy;
 use crate::queue::{self, CHANGED, Changes, QueueView};
 use crate::reply::{Answer, Reply};
-use crate::request;
-use crate::whole::Whole;
+use crate::request::{self, required};
+use crate::whole::{Whole, within};
 
 /// Queues of a list whose length nobody gave.
 const LIST_MAX: usize = 1000;
@@ -107,13 +107,10 @@ impl Sqs {
         name: &str,
     ) -> Result<(), Fault> {
         let queue = Name::new(name.as_bytes());
-        match shards.as_server().numbers(&queue).await {
-            Ok(_) => Ok(()),
-            Err(fault) if fault.shape == Shape::QueueDoesNotExist => {
-                self.make(shards, name, Changes::default()).await.map(drop)
-            }
-            Err(fault) => Err(fault),
+        if if_there(shards.as_server().numbers(&queue).await)?.is_none() {
+            self.make(shards, name, Changes::default()).await?;
         }
+        Ok(())
     }
 
     pub(crate) async fn create_queue(
@@ -121,32 +118,29 @@ impl Sqs {
         context: &RequestContext,
         input: CreateQueue,
     ) -> Answer {
-        let name = input.queue_name.filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| Fault::missing("QueueName"))?;
+        let name = required(&input.queue_name, "QueueName")?;
         let fifo = queue::asks_fifo(&input.attributes)?;
-        names::check(&name, fifo, self.limits.open)?;
+        names::check(name, fifo, self.limits.open)?;
         let mut changes = queue::changes(&input.attributes, fifo, None, self.limits)?;
-        let tags = queue::check_tags(&name, &input.tags, &Tags::default())?;
+        let tags = queue::check_tags(name, &input.tags, &Tags::default())?;
         changes.tags = tags.over(&changes.tags);
-        self.check_target(context, &name, &changes).await?;
+        self.check_target(context, name, &changes).await?;
         let queue = Name::new(name.as_bytes());
         let wait = self.options.recreate_after;
         if is_recent(&self.recent.deleted, &queue, wait) {
-            return Err(Fault::new(
-                Shape::QueueDeletedRecently,
-                format!(
-                    "You must wait {} seconds after deleting a queue before you can create \
+            let why = format!(
+                "You must wait {} seconds after deleting a queue before you can create \
                      another with the same name.",
-                    wait.as_secs()
-                ),
-            ));
+                wait.as_secs()
+            );
+            return Err(Fault::new(Shape::QueueDeletedRecently, why));
         }
-        if self.make(&context.shards, &name, changes).await? {
-            return Ok(Reply::Queue(self.url(context, &name)));
+        if self.make(&context.shards, name, changes).await? {
+            return Ok(Reply::Queue(self.url(context, name)));
         }
-        let whole = self.whole(&context.shards, &name).await?;
-        match self.seen(&name, &whole).differs(&input.attributes)? {
-            None => Ok(Reply::Queue(self.url(context, &name))),
+        let whole = self.whole(&context.shards, name).await?;
+        match self.seen(name, &whole).differs(&input.attributes)? {
+            None => Ok(Reply::Queue(self.url(context, name))),
             Some(attribute) => Err(Fault::new(
                 Shape::QueueNameExists,
                 format!(
@@ -169,40 +163,32 @@ impl Sqs {
         };
         let queue = Name::new(target.as_bytes());
         self.must_have(context, Verb::Put, &queue)?;
-        let setup = match context.shards.as_server().setup(&queue).await {
-            Ok(setup) => setup,
-            Err(fault) if fault.shape == Shape::QueueDoesNotExist => {
-                let reason = "Dead letter target does not exist.";
-                return Err(queue::target_wrong(policy, reason));
-            }
-            Err(fault) => return Err(fault),
-        };
+        let wrong = |reason| queue::redrive_wrong(policy, reason);
+        let setup = if_there(context.shards.as_server().setup(&queue).await)?;
+        let setup = setup.ok_or_else(|| wrong("Dead letter target does not exist."))?;
         if names::is_fifo(target) != names::is_fifo(name) {
             let reason = "Dead-letter queue must be same type of queue as the source.";
-            return Err(queue::target_wrong(policy, reason));
+            return Err(wrong(reason));
         }
         match queue::lets(&setup.settings.tags, name) {
             true => Ok(()),
-            false => Err(queue::target_wrong(
-                policy,
+            false => Err(wrong(
                 "Queue does not have permission to use the given dead letter target.",
             )),
         }
     }
 
     pub(crate) async fn queue_url(&self, context: &RequestContext, input: GetQueueUrl) -> Answer {
-        let name = input.queue_name.filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| Fault::missing("QueueName"))?;
+        let name = required(&input.queue_name, "QueueName")?;
         let queue = Name::new(name.as_bytes());
-        match context.shards.numbers(&queue).await {
-            Ok(_) => {}
-            Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
-                names::check(&name, names::is_fifo(&name), self.limits.open)?;
-                self.make_if_absent(&context.shards, &name).await?;
+        if if_there(context.shards.numbers(&queue).await)?.is_none() {
+            if !self.options.auto_create {
+                return Err(Fault::no_queue());
             }
-            Err(fault) => return Err(fault),
+            names::check(name, names::is_fifo(name), self.limits.open)?;
+            self.make_if_absent(&context.shards, name).await?;
         }
-        Ok(Reply::Queue(self.url(context, &name)))
+        Ok(Reply::Queue(self.url(context, name)))
     }
 
     pub(crate) async fn list_queues(&self, context: &RequestContext, input: ListQueues) -> Answer {
@@ -242,7 +228,8 @@ impl Sqs {
         fits: impl Fn(&str) -> bool,
         sources: bool,
     ) -> Answer {
-        let max = names::page(max)?;
+        let reason = "MaxResults must be an integer between 1 and 1000.";
+        let max = within(max, "MaxResults", (1, 1000), reason)?;
         if let Some(token) = token {
             let after = URL_SAFE_NO_PAD.decode(token).ok();
             let after = after.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -250,7 +237,8 @@ impl Sqs {
             wanted.after =
                 Some(after.ok_or_else(|| Fault::parameter("Invalid or expired next token."))?);
         }
-        let most = max.map_or(LIST_MAX, |max| max as usize);
+        let most = max.and_then(|max| usize::try_from(max).ok());
+        let most = most.unwrap_or(LIST_MAX);
         wanted.max = most + 1;
         let mut names = listed_if(&context.shards, wanted, fits).await?;
         let more = names.len() > most;
@@ -282,13 +270,11 @@ impl Sqs {
         context.shards.as_server().numbers(&queue).await?;
         let interval = self.options.purge_interval;
         if is_recent(&self.recent.purged, &queue, interval) {
-            return Err(Fault::new(
-                Shape::PurgeQueueInProgress,
-                format!(
-                    "Only one PurgeQueue operation on {name} is allowed every {} seconds.",
-                    interval.as_secs()
-                ),
-            ));
+            let why = format!(
+                "Only one PurgeQueue operation on {name} is allowed every {} seconds.",
+                interval.as_secs()
+            );
+            return Err(Fault::new(Shape::PurgeQueueInProgress, why));
         }
         // What is in flight goes in the same step, so that nothing of it comes back.
         let whole = Command::Flush {
@@ -317,8 +303,13 @@ impl Sqs {
         context.shards.ask(command).await.map(|_| Reply::Done)
     }
 
+    async fn set_tags(&self, context: &RequestContext, name: &str, tags: Tags) -> Answer {
+        let settings = Overrides::default();
+        self.configure(context, name, settings, tags).await
+    }
+
     pub(crate) async fn set_attributes(
-        &self,
+        self: &Arc<Self>,
         context: &RequestContext,
         input: SetQueueAttributes,
     ) -> Answer {
@@ -335,13 +326,43 @@ impl Sqs {
         let now = self.client_api.wall().0.to_string();
         changes.tags.set(CHANGED, Some(now.as_bytes()));
         let delay_ms = changes.settings.default_delay_ms;
-        self.configure(context, name, changes.settings, changes.tags)
-            .await?;
         let before_ms = setup.settings.default_delay_ms;
-        if let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) {
-            self.delay_anew(context, &queue, before_ms, delay_ms)
+        let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) else {
+            return self
+                .configure(context, name, changes.settings, changes.tags)
+                .await;
+        };
+        // Done to its end also if the client goes: a repeat would find the delay there, and leave
+        // the rest of the messages as they are.
+        let (own, name) = (Arc::clone(self), name.to_owned());
+        let mut context = RequestContext {
+            connection_slot: None,
+            client: None,
+            ..context.clone()
+        };
+        let done = tokio::spawn(async move {
+            let guest = Guest::new(&own.client_api);
+            context.shards.caller.client_id = guest.client_id();
+            own.configure(&context, &name, changes.settings, changes.tags)
                 .await?;
-        }
+            let done = own.delay_anew(&context, &queue, before_ms, delay_ms).await;
+            if done.is_err() {
+                // The next try finds that the delay is another.
+                let overrides = Overrides {
+                    default_delay_ms: Some(before_ms),
+                    ..Overrides::default()
+                };
+                let back = Command::Configure {
+                    queue,
+                    overrides: Some(Box::new(overrides)),
+                    must_exist: true,
+                };
+                context.shards.ask(back).await?;
+            }
+            done
+        });
+        let cut_short = |_| Err(Fault::internal("a change was not done to its end"));
+        done.await.unwrap_or_else(cut_short)?;
         Ok(Reply::Done)
     }
 
@@ -359,12 +380,13 @@ impl Sqs {
         for state in [ListState::Delayed].into_iter().chain(ready) {
             let mut bulk_op = BulkOp::show(queue.clone(), state, STEP);
             loop {
-                let shown = shards
-                    .ask(Command::BulkOp(Box::new(bulk_op.clone())))
-                    .await?;
-                let Outcome::BulkDone(shown) = shown else {
-                    return Err(unexpected());
-                };
+                if *context.stops.borrow() {
+                    return Err(Fault::new(
+                        Shape::RequestThrottled,
+                        "the server is stopping",
+                    ));
+                }
+                let shown = shards.bulk(&bulk_op).await?;
                 let now = self.client_api.now();
                 let edits = shown.messages.iter().filter_map(|message| {
                     let of_queue = match message.extra.as_ref().and_then(|extra| extra.due) {
@@ -416,17 +438,15 @@ impl Sqs {
             return Err(Fault::missing("Tags"));
         }
         let tags = queue::check_tags(name, &input.tags, &setup.settings.tags)?;
-        self.configure(context, name, Overrides::default(), tags)
-            .await
+        self.set_tags(context, name, tags).await
     }
 
     pub(crate) async fn untag_queue(&self, context: &RequestContext, input: UntagQueue) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         if input.tag_keys.count == 0 {
-            return Err(Fault::parameter(
-                "Tag keys must be between 1 and 128 characters in length.",
-            ));
+            let why = "Tag keys must be between 1 and 128 characters in length.";
+            return Err(Fault::parameter(why));
         }
         let mut tags = Tags::default();
         for key in &input.tag_keys.kept {
@@ -436,8 +456,7 @@ impl Sqs {
             }
         }
         if !tags.is_empty() {
-            self.configure(context, name, Overrides::default(), tags)
-                .await?;
+            self.set_tags(context, name, tags).await?;
         }
         Ok(Reply::Done)
     }
@@ -455,7 +474,7 @@ impl Sqs {
         accounts: &[String],
     ) -> Answer {
         let name = request::queue(&input.queue_url)?;
-        let label = label(&input.label)?;
+        let label = required(&input.label, "Label")?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         let there = queue::text(&setup.settings.tags, "Policy");
         let arn = self.place.arn(name);
@@ -469,7 +488,7 @@ impl Sqs {
         input: RemovePermission,
     ) -> Answer {
         let name = request::queue(&input.queue_url)?;
-        let label = label(&input.label)?;
+        let label = required(&input.label, "Label")?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         let there = queue::text(&setup.settings.tags, "Policy");
         let policy = policy::remove(there, &self.place.arn(name), label)?;
@@ -484,15 +503,7 @@ impl Sqs {
     ) -> Answer {
         let mut tags = Tags::default();
         tags.set(&queue::tag("Policy"), policy.map(str::as_bytes));
-        self.configure(context, name, Overrides::default(), tags)
-            .await
-    }
-}
-
-fn label(required_label: &Option<String>) -> Result<&str, Fault> {
-    match required_label.as_deref() {
-        None | Some("") => Err(Fault::missing("Label")),
-        Some(label) => Ok(label),
+        self.set_tags(context, name, tags).await
     }
 }
 

@@ -22,7 +22,7 @@ use crate::reply::{Received, Reply, Valued};
 use crate::request;
 use crate::send::sequence;
 use crate::value::{Value, ValueKind};
-use crate::whole::Whole;
+use crate::whole::within;
 use quintet_http::{Client, Undo, Waits};
 
 /// Messages of an answer at most, as AWS has it.
@@ -55,25 +55,6 @@ struct ReceiveRequest {
     attempt: Option<String>,
 }
 
-fn within(
-    supplied: &Option<Whole>,
-    least: i64,
-    most: i64,
-    parameter: &str,
-    reason: &str,
-) -> Result<Option<u64>, Fault> {
-    let Some(supplied) = supplied else {
-        return Ok(None);
-    };
-    let number = supplied
-        .within(least, most)
-        .and_then(|n| u64::try_from(n).ok());
-    match number {
-        Some(number) => Ok(Some(number)),
-        None => Err(Fault::value(supplied, parameter, reason)),
-    }
-}
-
 impl Sqs {
     fn parse_request(&self, input: ReceiveMessage) -> Result<ReceiveRequest, Fault> {
         let open = self.limits.open;
@@ -81,23 +62,20 @@ impl Sqs {
         let name = request::queue(&input.queue_url)?.to_owned();
         let max = within(
             &input.max_number_of_messages,
-            1,
-            most(MESSAGES_MAX, OPEN_MESSAGES_MAX),
             "MaxNumberOfMessages",
+            (1, most(MESSAGES_MAX, OPEN_MESSAGES_MAX)),
             "Must be between 1 and 10, if provided.",
         )?;
         let wait = within(
             &input.wait_time_seconds,
-            0,
-            most(WAIT_MAX_S, OPEN_WAIT_MAX_S),
             "WaitTimeSeconds",
+            (0, most(WAIT_MAX_S, OPEN_WAIT_MAX_S)),
             "Must be >= 0 and <= 20, if provided.",
         )?;
         let visibility = within(
             &input.visibility_timeout,
-            0,
-            most(VISIBILITY_MAX_S, OPEN_VISIBILITY_MAX_S),
             "VisibilityTimeout",
+            (0, most(VISIBILITY_MAX_S, OPEN_VISIBILITY_MAX_S)),
             "Must be between 0 and 43200, if provided.",
         )?;
         if let Some(id) = &input.receive_request_attempt_id {
@@ -169,10 +147,8 @@ impl Sqs {
                 && context.shards.as_server().numbers(&queue).await?.limited
                     == Some(TakeLimit::InFlight)
             {
-                return Err(Fault::new(
-                    Shape::OverLimit,
-                    "The maximum number of in flight messages is reached.",
-                ));
+                let why = "The maximum number of in flight messages is reached.";
+                return Err(Fault::new(Shape::OverLimit, why));
             }
         }
         let waited = match requested.wait_ms {
@@ -375,15 +351,8 @@ fn attr<'a>(message: &'a Message, name: &[u8]) -> Option<&'a [u8]> {
 fn values(message: &Message, wanted: &[String], plain: bool) -> Vec<Valued> {
     let attrs = message.extra.iter().flat_map(|extra| &extra.attrs);
     let stored = attrs.filter_map(|(name, stored)| {
-        let name = std::str::from_utf8(name.strip_prefix(STORED)?).ok()?;
-        wants(wanted, name).then_some(())?;
-        let value = Value::of_stored(stored)?;
-        Some(Valued {
-            name: name.to_owned(),
-            data_type: value.data_type.to_owned(),
-            kind: value.kind(),
-            bytes: value.bytes.to_vec(),
-        })
+        let valued = valued(name, stored)?;
+        wants(wanted, &valued.name).then_some(valued)
     });
     let encoding = (!plain).then(|| Valued {
         name: ENCODING.to_owned(),
@@ -394,6 +363,26 @@ fn values(message: &Message, wanted: &[String], plain: bool) -> Vec<Valued> {
     let mut values: Vec<Valued> = stored.chain(encoding).collect();
     values.sort_by(|a, b| a.name.cmp(&b.name));
     values
+}
+
+/// An attribute as it is handed out, of a header. A text that not every reply can carry unchanged
+/// comes as bytes: clients compare its sum.
+fn valued(header: &[u8], stored: &[u8]) -> Option<Valued> {
+    let name = std::str::from_utf8(header.strip_prefix(STORED)?).ok()?;
+    let value = Value::of_stored(stored)?;
+    let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(message::is_text);
+    let is_carried = is_text(value.data_type.as_bytes())
+        && (value.kind() == ValueKind::Binary || is_text(value.bytes));
+    let (data_type, kind) = match is_carried {
+        true => (value.data_type, value.kind()),
+        false => ("Binary", ValueKind::Binary),
+    };
+    message::is_text(name).then(|| Valued {
+        name: name.to_owned(),
+        data_type: data_type.to_owned(),
+        kind,
+        bytes: value.bytes.to_vec(),
+    })
 }
 
 /// True if the attribute of this name is requested.
@@ -425,5 +414,31 @@ mod tests {
             assert!(of(&[every], "General"), "{every}");
         }
         assert!(!of(&[], "x") && !of(&["zz"], "x"));
+    }
+
+    /// Other protocols write any header.
+    #[test]
+    fn a_text_that_a_reply_cannot_carry_comes_as_bytes() {
+        let of = |stored: &[u8]| {
+            let valued = valued(b"m:a", stored).expect("an attribute");
+            (valued.data_type, valued.kind, valued.bytes)
+        };
+        let given =
+            |data_type: &str, kind, bytes: &[u8]| (data_type.to_owned(), kind, bytes.to_vec());
+        let (string, binary) = (ValueKind::String, ValueKind::Binary);
+        assert_eq!(of(b"String\0x"), given("String", string, b"x"));
+        assert_eq!(
+            of(b"Binary.gif\0\xff"),
+            given("Binary.gif", binary, b"\xff")
+        );
+        for bytes in [b"\xff", b"\x01"] {
+            let stored = [&b"String\0"[..], bytes].concat();
+            assert_eq!(of(&stored), given("Binary", binary, bytes));
+        }
+        assert_eq!(of(b"String.\x01\0x"), given("Binary", binary, b"x"));
+        for header in [&b"m:\x01"[..], b"m:\xff", b"n:a"] {
+            assert_eq!(valued(header, b"String\0x"), None);
+        }
+        assert_eq!(valued(b"m:a", b"String"), None);
     }
 }

@@ -182,7 +182,11 @@ pub(crate) fn write(
     (reply, len): (&Reply, usize),
 ) -> Written {
     let (content_type, body) = match format {
-        WireFormat::Json => (JSON, json_of(reply, len)),
+        WireFormat::Json => {
+            let mut members = Json::begin(Vec::with_capacity(len));
+            write_members(&mut members, reply);
+            (JSON, members.finish())
+        }
         WireFormat::Query => (XML, xml_of(action, request, (reply, len)).into_bytes()),
     };
     Written {
@@ -231,15 +235,41 @@ pub(crate) fn refuse(format: WireFormat, request: &str, fault: &Fault) -> Writte
     }
 }
 
-/// Writes members one after the other: what is absent is left out.
-struct Members {
+/// Writes the members of a reply one after the other, in one of the formats. Absent ones are left
+/// out.
+trait Members: Sized {
+    const FORMAT: WireFormat;
+
+    fn text(&mut self, name: &str, text: &str);
+
+    /// A number, or true or false.
+    fn value(&mut self, name: &str, value: impl Into<Value>);
+
+    /// Objects: JSON names the list of them, XML each of them.
+    fn list<T>(&mut self, names: [&str; 2], of: &[T], each: impl FnMut(&mut Self, &T));
+
+    /// Texts by name: JSON names all of them, XML each of them and its name.
+    fn pairs<S: AsRef<str>>(&mut self, names: [&str; 3], of: &[(S, String)]);
+
+    fn urls(&mut self, urls: &[String], sources: bool);
+
+    fn valued(&mut self, values: &[Valued]);
+
+    fn text_if(&mut self, name: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(name, text);
+        }
+    }
+}
+
+/// An object that is being written.
+struct Json {
     out: Vec<u8>,
     first: bool,
 }
 
-impl Members {
-    fn begin(out: Vec<u8>) -> Self {
-        let mut out = out;
+impl Json {
+    fn begin(mut out: Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, first: true }
     }
@@ -252,42 +282,118 @@ impl Members {
         self.out.push(b':');
     }
 
+    fn finish(mut self) -> Vec<u8> {
+        self.out.push(b'}');
+        self.out
+    }
+}
+
+impl Members for Json {
+    const FORMAT: WireFormat = WireFormat::Json;
+
     fn text(&mut self, name: &str, text: &str) {
         self.name(name);
         string(&mut self.out, text);
     }
 
-    fn text_if(&mut self, name: &str, text: Option<&str>) {
-        if let Some(text) = text {
-            self.text(name, text);
-        }
-    }
-
-    fn value(&mut self, name: &str, value: &Value) {
+    fn value(&mut self, name: &str, value: impl Into<Value>) {
         self.name(name);
-        self.out.extend_from_slice(value.to_string().as_bytes());
+        self.out
+            .extend_from_slice(value.into().to_string().as_bytes());
     }
 
-    fn list<T>(&mut self, name: &str, of: &[T], mut each: impl FnMut(&mut Members, &T)) {
+    fn list<T>(&mut self, names: [&str; 2], of: &[T], mut each: impl FnMut(&mut Self, &T)) {
         if of.is_empty() {
             return;
         }
-        self.name(name);
+        self.name(names[0]);
         self.out.push(b'[');
         for (number, one) in of.iter().enumerate() {
             if number > 0 {
                 self.out.push(b',');
             }
-            let mut members = Members::begin(std::mem::take(&mut self.out));
+            let mut members = Json::begin(std::mem::take(&mut self.out));
             each(&mut members, one);
             self.out = members.finish();
         }
         self.out.push(b']');
     }
 
-    fn finish(mut self) -> Vec<u8> {
-        self.out.push(b'}');
-        self.out
+    fn pairs<S: AsRef<str>>(&mut self, names: [&str; 3], of: &[(S, String)]) {
+        let of_name = |(name, text): &(S, String)| -> (String, Value) {
+            (name.as_ref().to_owned(), text.as_str().into())
+        };
+        if !of.is_empty() {
+            let texts: Map<String, Value> = of.iter().map(of_name).collect();
+            self.value(names[0], texts);
+        }
+    }
+
+    fn urls(&mut self, urls: &[String], sources: bool) {
+        if sources {
+            self.value("queueUrls", urls);
+        } else if !urls.is_empty() {
+            self.value("QueueUrls", urls);
+        }
+    }
+
+    fn valued(&mut self, values: &[Valued]) {
+        let of = values.iter().map(|value| {
+            let (member, text) = value.as_member();
+            let value_of = json!({member: text, "DataType": value.data_type});
+            (value.name.clone(), value_of)
+        });
+        if !values.is_empty() {
+            self.value("MessageAttributes", of.collect::<Map<String, Value>>());
+        }
+    }
+}
+
+impl Members for Xml {
+    const FORMAT: WireFormat = WireFormat::Query;
+
+    fn text(&mut self, name: &str, text: &str) {
+        Xml::text(self, name, text);
+    }
+
+    fn value(&mut self, name: &str, value: impl Into<Value>) {
+        Xml::text(self, name, &value.into().to_string());
+    }
+
+    fn list<T>(&mut self, names: [&str; 2], of: &[T], mut each: impl FnMut(&mut Self, &T)) {
+        for one in of {
+            self.open(names[1]);
+            each(self, one);
+            self.close(names[1]);
+        }
+    }
+
+    fn pairs<S: AsRef<str>>(&mut self, [_, element, key]: [&str; 3], of: &[(S, String)]) {
+        for (name, text) in of {
+            self.open(element);
+            Xml::text(self, key, name.as_ref())
+                .text("Value", text)
+                .close(element);
+        }
+    }
+
+    fn urls(&mut self, urls: &[String], _sources: bool) {
+        for url in urls {
+            Xml::text(self, "QueueUrl", url);
+        }
+    }
+
+    fn valued(&mut self, values: &[Valued]) {
+        for value in values {
+            let (member, text) = value.as_member();
+            self.open("MessageAttribute")
+                .text("Name", &value.name)
+                .open("Value")
+                .text(member, &text)
+                .text("DataType", &value.data_type)
+                .close("Value")
+                .close("MessageAttribute");
+        }
     }
 }
 
@@ -305,111 +411,87 @@ fn string(out: &mut Vec<u8>, text: &str) {
     let _never = serde_json::to_writer(out, text);
 }
 
-fn texts_of<'a>(of: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
-    let members: Map<String, Value> = of
-        .into_iter()
-        .map(|(name, text)| (name.to_owned(), Value::from(text)))
-        .collect();
-    Value::Object(members)
-}
-
-fn sent_json(members: &mut Members, sent: &Sent) {
-    members.text_if("MD5OfMessageAttributes", sent.md5_of_attributes.as_deref());
-    members.text("MD5OfMessageBody", &sent.md5);
-    members.text_if(
-        "MD5OfMessageSystemAttributes",
-        sent.md5_of_system.as_deref(),
-    );
-    members.text("MessageId", &sent.id);
-    members.text_if("SequenceNumber", sent.sequence.as_deref());
-}
-
-fn failed_json(members: &mut Members, failed: &[Failed]) {
-    members.list("Failed", failed, |members, failed| {
-        members.text("Id", &failed.id);
-        members.value("SenderFault", &failed.fault.shape.is_sender().into());
-        members.text("Code", failed.fault.shape.code());
-        members.text("Message", &failed.fault.text);
-    });
-}
-
-fn json_of(reply: &Reply, len: usize) -> Vec<u8> {
-    let mut members = Members::begin(Vec::with_capacity(len));
+fn write_members<M: Members>(to: &mut M, reply: &Reply) {
     match reply {
         Reply::Done | Reply::Removed(_) => {}
-        Reply::Queue(url) => members.text("QueueUrl", url),
+        Reply::Queue(url) => to.text("QueueUrl", url),
         Reply::Queues {
             urls,
             next,
             sources,
         } => {
-            match sources {
-                true => members.value("queueUrls", &json!(urls)),
-                false if urls.is_empty() => {}
-                false => members.value("QueueUrls", &json!(urls)),
-            }
-            members.text_if("NextToken", next.as_deref());
+            to.urls(urls, *sources);
+            to.text_if("NextToken", next.as_deref());
         }
-        Reply::Attributes(of) => {
-            if !of.is_empty() {
-                let texts = of.iter().map(|(name, text)| (*name, text.as_str()));
-                members.value("Attributes", &texts_of(texts));
-            }
-        }
-        Reply::Tags(of) => {
-            if !of.is_empty() {
-                let texts = of.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-                members.value("Tags", &texts_of(texts));
-            }
-        }
-        Reply::Sent(sent) => sent_json(&mut members, sent),
-        Reply::SentBatch(sent, failed) => {
-            members.list("Successful", sent, |members, (id, sent)| {
-                members.text("Id", id);
-                sent_json(members, sent);
+        Reply::Attributes(of) => to.pairs(ATTRIBUTES, of),
+        Reply::Tags(of) => to.pairs(["Tags", "Tag", "Key"], of),
+        Reply::Sent(one) => sent(to, one),
+        Reply::SentBatch(of, not) => {
+            let names = ["Successful", "SendMessageBatchResultEntry"];
+            to.list(names, of, |to, (id, one)| {
+                to.text("Id", id);
+                sent(to, one);
             });
-            failed_json(&mut members, failed);
+            failed(to, not);
         }
-        Reply::Batch(_, done, failed) => {
-            members.list("Successful", done, |members, id| members.text("Id", id));
-            failed_json(&mut members, failed);
+        Reply::Batch(element, done, not) => {
+            to.list(["Successful", element], done, |to, id| to.text("Id", id));
+            failed(to, not);
         }
-        Reply::Received(messages) => members.list("Messages", messages, received_json),
-        Reply::TaskBegun(handle) => members.text("TaskHandle", handle),
-        Reply::TaskCancelled(moved) => {
-            members.value("ApproximateNumberOfMessagesMoved", &(*moved).into());
+        Reply::Received(messages) => to.list(["Messages", "Message"], messages, received),
+        Reply::TaskBegun(handle) => to.text("TaskHandle", handle),
+        Reply::TaskCancelled(moved) => to.value("ApproximateNumberOfMessagesMoved", *moved),
+        Reply::Tasks(tasks) => {
+            to.list(["Results", "ListMessageMoveTasksResultEntry"], tasks, task);
         }
-        Reply::Tasks(tasks) => members.list("Results", tasks, task_json),
     }
-    members.finish()
 }
 
-fn received_json(members: &mut Members, message: &Received) {
-    members.text("MessageId", &message.id);
-    members.text("ReceiptHandle", &message.handle);
-    members.text("MD5OfBody", &message.md5);
-    members.text("Body", &message.body);
-    if !message.attributes.is_empty() {
-        let texts = message.attributes.iter();
-        let texts = texts.map(|(name, text)| (*name, text.as_str()));
-        members.value("Attributes", &texts_of(texts));
+const ATTRIBUTES: [&str; 3] = ["Attributes", "Attribute", "Name"];
+
+/// Each format has an order of its own.
+fn sent<M: Members>(to: &mut M, sent: &Sent) {
+    let of_attributes = sent.md5_of_attributes.as_deref();
+    match M::FORMAT {
+        WireFormat::Json => {
+            to.text_if("MD5OfMessageAttributes", of_attributes);
+            to.text("MD5OfMessageBody", &sent.md5);
+        }
+        WireFormat::Query => {
+            to.text("MessageId", &sent.id);
+            to.text("MD5OfMessageBody", &sent.md5);
+            to.text_if("MD5OfMessageAttributes", of_attributes);
+        }
     }
-    members.text_if(
-        "MD5OfMessageAttributes",
-        message.md5_of_attributes.as_deref(),
-    );
-    if !message.values.is_empty() {
-        let values: Map<String, Value> = message
-            .values
-            .iter()
-            .map(|value| {
-                let (member, text) = value.as_member();
-                let value_of = json!({member: text, "DataType": value.data_type});
-                (value.name.clone(), value_of)
-            })
-            .collect();
-        members.value("MessageAttributes", &Value::Object(values));
+    let of_system = sent.md5_of_system.as_deref();
+    to.text_if("MD5OfMessageSystemAttributes", of_system);
+    if M::FORMAT == WireFormat::Json {
+        to.text("MessageId", &sent.id);
     }
+    to.text_if("SequenceNumber", sent.sequence.as_deref());
+}
+
+fn failed<M: Members>(to: &mut M, failed: &[Failed]) {
+    to.list(["Failed", "BatchResultErrorEntry"], failed, |to, failed| {
+        to.text("Id", &failed.id);
+        to.value("SenderFault", failed.fault.shape.is_sender());
+        to.text("Code", failed.fault.shape.code());
+        match M::FORMAT {
+            WireFormat::Json => to.text("Message", &failed.fault.text),
+            WireFormat::Query => to.text("Message", &failed.fault.query_text()),
+        }
+    });
+}
+
+fn received(to: &mut impl Members, message: &Received) {
+    to.text("MessageId", &message.id);
+    to.text("ReceiptHandle", &message.handle);
+    to.text("MD5OfBody", &message.md5);
+    to.text("Body", &message.body);
+    to.pairs(ATTRIBUTES, &message.attributes);
+    let of_attributes = message.md5_of_attributes.as_deref();
+    to.text_if("MD5OfMessageAttributes", of_attributes);
+    to.valued(&message.values);
 }
 
 impl Valued {
@@ -425,42 +507,30 @@ impl Valued {
     }
 }
 
-fn task_json(members: &mut Members, task: &Task) {
-    members.text_if("TaskHandle", task.handle.as_deref());
-    members.text("Status", task.status);
-    members.text("SourceArn", &task.source);
-    members.text_if("DestinationArn", task.destination.as_deref());
+fn task(to: &mut impl Members, task: &Task) {
+    to.text_if("TaskHandle", task.handle.as_deref());
+    to.text("Status", task.status);
+    to.text("SourceArn", &task.source);
+    to.text_if("DestinationArn", task.destination.as_deref());
     if let Some(rate) = task.per_second {
-        members.value("MaxNumberOfMessagesPerSecond", &rate.into());
+        to.value("MaxNumberOfMessagesPerSecond", rate);
     }
-    members.value("ApproximateNumberOfMessagesMoved", &task.moved.into());
+    to.value("ApproximateNumberOfMessagesMoved", task.moved);
     if let Some(to_move) = task.to_move {
-        members.value("ApproximateNumberOfMessagesToMove", &to_move.into());
+        to.value("ApproximateNumberOfMessagesToMove", to_move);
     }
-    members.text_if("FailureReason", task.failure.as_deref());
-    members.value("StartedTimestamp", &task.started_ms.into());
+    to.text_if("FailureReason", task.failure.as_deref());
+    to.value("StartedTimestamp", task.started_ms);
 }
-
-/// Actions whose reply has no result.
-const WITHOUT_RESULT: &[&str] = &[
-    "AddPermission",
-    "ChangeMessageVisibility",
-    "DeleteMessage",
-    "DeleteQueue",
-    "PurgeQueue",
-    "RemovePermission",
-    "SetQueueAttributes",
-    "TagQueue",
-    "UntagQueue",
-];
 
 fn xml_of(action: &str, request: &str, (reply, len): (&Reply, usize)) -> String {
     let (response, result) = (format!("{action}Response"), format!("{action}Result"));
     let mut xml = Xml::with_capacity(len);
     xml.root(&response);
-    if !WITHOUT_RESULT.contains(&action) {
+    // Actions with nothing to tell have no result.
+    if !matches!(reply, Reply::Done | Reply::Removed(_)) {
         xml.open(&result);
-        result_xml(&mut xml, reply);
+        write_members(&mut xml, reply);
         xml.close(&result);
     }
     xml.open("ResponseMetadata")
@@ -468,139 +538,6 @@ fn xml_of(action: &str, request: &str, (reply, len): (&Reply, usize)) -> String 
         .close("ResponseMetadata")
         .close(&response);
     xml.finish()
-}
-
-fn pairs_xml<'a>(
-    xml: &mut Xml,
-    element: &str,
-    key: &str,
-    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-) {
-    for (name, text) in pairs {
-        xml.open(element);
-        xml.text(key, name).text("Value", text).close(element);
-    }
-}
-
-fn sent_xml(xml: &mut Xml, sent: &Sent) {
-    xml.text("MessageId", &sent.id)
-        .text("MD5OfMessageBody", &sent.md5)
-        .text_if("MD5OfMessageAttributes", sent.md5_of_attributes.as_deref())
-        .text_if(
-            "MD5OfMessageSystemAttributes",
-            sent.md5_of_system.as_deref(),
-        )
-        .text_if("SequenceNumber", sent.sequence.as_deref());
-}
-
-fn failed_xml(xml: &mut Xml, failed: &[Failed]) {
-    for failed in failed {
-        let sender = failed.fault.shape.is_sender().to_string();
-        xml.open("BatchResultErrorEntry")
-            .text("Id", &failed.id)
-            .text("SenderFault", &sender)
-            .text("Code", failed.fault.shape.code())
-            .text("Message", &failed.fault.query_text())
-            .close("BatchResultErrorEntry");
-    }
-}
-
-fn result_xml(xml: &mut Xml, reply: &Reply) {
-    match reply {
-        Reply::Done | Reply::Removed(_) => {}
-        Reply::Queue(url) => {
-            xml.text("QueueUrl", url);
-        }
-        Reply::Queues { urls, next, .. } => {
-            for url in urls {
-                xml.text("QueueUrl", url);
-            }
-            xml.text_if("NextToken", next.as_deref());
-        }
-        Reply::Attributes(of) => {
-            let texts = of.iter().map(|(name, text)| (*name, text.as_str()));
-            pairs_xml(xml, "Attribute", "Name", texts);
-        }
-        Reply::Tags(of) => {
-            let texts = of.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-            pairs_xml(xml, "Tag", "Key", texts);
-        }
-        Reply::Sent(sent) => sent_xml(xml, sent),
-        Reply::SentBatch(sent, failed) => {
-            for (id, sent) in sent {
-                xml.open("SendMessageBatchResultEntry").text("Id", id);
-                sent_xml(xml, sent);
-                xml.close("SendMessageBatchResultEntry");
-            }
-            failed_xml(xml, failed);
-        }
-        Reply::Batch(element, done, failed) => {
-            for id in done {
-                xml.open(element).text("Id", id).close(element);
-            }
-            failed_xml(xml, failed);
-        }
-        Reply::Received(messages) => {
-            for message in messages {
-                received_xml(xml, message);
-            }
-        }
-        Reply::TaskBegun(handle) => {
-            xml.text("TaskHandle", handle);
-        }
-        Reply::TaskCancelled(moved) => {
-            xml.text("ApproximateNumberOfMessagesMoved", &moved.to_string());
-        }
-        Reply::Tasks(tasks) => {
-            for task in tasks {
-                task_xml(xml, task);
-            }
-        }
-    }
-}
-
-fn received_xml(xml: &mut Xml, message: &Received) {
-    xml.open("Message")
-        .text("MessageId", &message.id)
-        .text("ReceiptHandle", &message.handle)
-        .text("MD5OfBody", &message.md5)
-        .text("Body", &message.body);
-    let texts = message.attributes.iter();
-    let texts = texts.map(|(name, text)| (*name, text.as_str()));
-    pairs_xml(xml, "Attribute", "Name", texts);
-    xml.text_if(
-        "MD5OfMessageAttributes",
-        message.md5_of_attributes.as_deref(),
-    );
-    for value in &message.values {
-        let (member, text) = value.as_member();
-        xml.open("MessageAttribute")
-            .text("Name", &value.name)
-            .open("Value")
-            .text(member, &text)
-            .text("DataType", &value.data_type)
-            .close("Value")
-            .close("MessageAttribute");
-    }
-    xml.close("Message");
-}
-
-fn task_xml(xml: &mut Xml, task: &Task) {
-    xml.open("ListMessageMoveTasksResultEntry")
-        .text_if("TaskHandle", task.handle.as_deref())
-        .text("Status", task.status)
-        .text("SourceArn", &task.source)
-        .text_if("DestinationArn", task.destination.as_deref());
-    if let Some(rate) = task.per_second {
-        xml.text("MaxNumberOfMessagesPerSecond", &rate.to_string());
-    }
-    xml.text("ApproximateNumberOfMessagesMoved", &task.moved.to_string());
-    if let Some(to_move) = task.to_move {
-        xml.text("ApproximateNumberOfMessagesToMove", &to_move.to_string());
-    }
-    xml.text_if("FailureReason", task.failure.as_deref())
-        .text("StartedTimestamp", &task.started_ms.to_string())
-        .close("ListMessageMoveTasksResultEntry");
 }
 
 #[cfg(test)]

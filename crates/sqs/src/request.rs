@@ -159,10 +159,19 @@ fn query(head: &Head<'_>, body: &[u8]) -> Result<Action, Fault> {
 /// # Errors
 /// It names none, or none that can be.
 pub(crate) fn queue(url: &Option<String>) -> Result<&str, Fault> {
-    match url.as_deref() {
-        None | Some("") => Err(Fault::missing("QueueUrl")),
-        Some(url) => names::of_url(url).ok_or_else(Fault::no_queue),
-    }
+    names::of_url(required(url, "QueueUrl")?).ok_or_else(Fault::no_queue)
+}
+
+/// A parameter that has to be given.
+///
+/// # Errors
+/// It is not, or is empty.
+pub(crate) fn required<'a>(
+    supplied: &'a Option<String>,
+    parameter: &str,
+) -> Result<&'a str, Fault> {
+    let text = supplied.as_deref().filter(|text| !text.is_empty());
+    text.ok_or_else(|| Fault::missing(parameter))
 }
 
 #[cfg(test)]

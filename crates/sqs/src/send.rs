@@ -8,7 +8,7 @@ use quintet_types::{
 };
 use ring::digest;
 
-use crate::ask::{ShardClient, accepted, unexpected};
+use crate::ask::{ShardClient, accepted, if_there, unexpected};
 use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
@@ -54,10 +54,9 @@ impl Fifo {
                 names::hex(sum.as_ref())
             }
             (None, false) => {
-                return Err(Fault::parameter(
-                    "The queue should either have ContentBasedDeduplication enabled or \
-                     MessageDeduplicationId provided explicitly",
-                ));
+                let why = "The queue should either have ContentBasedDeduplication enabled or \
+                     MessageDeduplicationId provided explicitly";
+                return Err(Fault::parameter(why));
             }
         };
         let group = sent.group.as_deref().unwrap_or_default();
@@ -104,7 +103,7 @@ impl Sqs {
         let going = self.going(context, &name, sent, setup.as_deref(), false)?;
         let going = going.map_err(|failed| failed.fault)?;
         let (puts, results) = (vec![going.put], going.result);
-        let stored = self.put(context, &name, puts).await?;
+        let stored = self.put(context, &name, puts, false).await?;
         let [came] = &*stored else {
             return Err(unexpected());
         };
@@ -138,9 +137,8 @@ impl Sqs {
         }
         batch::check_bytes(bytes, self.limits.message_bytes_max)?;
         if fifo && good.iter().any(|(_, sent)| sent.group.is_none()) {
-            return Err(Fault::parameter(
-                "The request must contain the parameter MessageGroupId.",
-            ));
+            let why = "The request must contain the parameter MessageGroupId.";
+            return Err(Fault::parameter(why));
         }
         let sents = good.iter().map(|(_, sent)| sent);
         let setup = self.setup_if_needed(context, &name, fifo, sents).await?;
@@ -157,7 +155,7 @@ impl Sqs {
         }
         let mut sent = Vec::new();
         if !puts.is_empty() {
-            let stored = self.put(context, &name, puts).await?;
+            let stored = self.put(context, &name, puts, true).await?;
             for ((id, result), came) in ids.into_iter().zip(results).zip(stored.iter()) {
                 match came {
                     Ok(number) => sent.push((id, Box::new(self.complete(result, *number, fifo)))),
@@ -186,12 +184,10 @@ impl Sqs {
         }
         let queue = Name::new(name.as_bytes());
         self.must_have(context, Verb::Put, &queue)?;
-        match context.shards.as_server().setup(&queue).await {
-            Ok(setup) => Ok(Some(setup)),
-            Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
-                Ok(None)
-            }
-            Err(fault) => Err(fault),
+        let setup = context.shards.as_server().setup(&queue).await;
+        match self.options.auto_create {
+            true => if_there(setup),
+            false => setup.map(Some),
         }
     }
 
@@ -264,12 +260,12 @@ impl Sqs {
         context: &RequestContext,
         name: &str,
         puts: Vec<Put>,
+        in_batch: bool,
     ) -> Result<Stored, Fault> {
         let shards = context.shards.clone();
-        let in_batch = puts.len() > 1;
         let make = (self.options.auto_create && names::is_ours(name, self.options.open))
             .then(|| Arc::clone(self));
-        let queue = name.to_owned();
+        let (queue, messages) = (name.to_owned(), puts.len());
         let put = async move {
             if let Some(own) = make {
                 own.make_if_absent(&shards, &queue).await?;
@@ -277,7 +273,7 @@ impl Sqs {
             put_all(&shards, puts, in_batch).await
         };
         match context.call {
-            Some(call) => self.once.run(call, put).await,
+            Some(call) => self.once.run(call, messages, put).await,
             None => put.await,
         }
     }
@@ -341,12 +337,14 @@ async fn put_all(
         };
         stored.push(came);
     }
-    // A queue that is not there is no matter of one message.
-    let absent = |came: &Result<u64, Fault>| {
-        came.as_ref()
-            .is_err_and(|fault| fault.shape == Shape::QueueDoesNotExist)
+    // A queue that is not there, or that is forbidden, is no matter of one message.
+    let of_all = |came: &Result<u64, Fault>| {
+        came.as_ref().is_err_and(|fault| {
+            fault.shape == Shape::QueueDoesNotExist
+                || fault.text == CommandError::NotPermitted.text()
+        })
     };
-    if (stored.iter().all(absent) || !in_batch)
+    if (stored.iter().all(of_all) || !in_batch)
         && let Some(Err(fault)) = stored.first()
     {
         return Err(fault.clone());

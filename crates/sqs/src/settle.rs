@@ -7,7 +7,6 @@ use quintet_types::{
 use crate::ask::{PendingOutcome, accepted};
 use crate::batch;
 use crate::fault::{Fault, Shape};
-use crate::handle::Lease;
 use crate::input::{
     ChangeMessageVisibility, ChangeMessageVisibilityBatch, DeleteMessage, DeleteMessageBatch,
     HandleEntry,
@@ -16,12 +15,13 @@ use crate::listener::{RequestContext, Sqs};
 use crate::names;
 use crate::receive::{OPEN_VISIBILITY_MAX_S, VISIBILITY_MAX_S};
 use crate::reply::{Answer, Failed, Reply};
-use crate::request;
-use crate::whole::Whole;
+use crate::request::{self, required};
+use crate::whole::{List, Whole, within};
 
 /// A request to the shards, and how its answer is read.
-struct Begun {
+struct Begun<'a> {
     coming: PendingOutcome,
+    handle: &'a str,
     /// False: it deletes.
     changes: bool,
     /// Of a FIFO queue, where a handle counts no more when its time is over.
@@ -29,80 +29,40 @@ struct Begun {
 }
 
 impl Sqs {
-    fn lease(&self, handle: &str, queue: &str) -> Option<Lease> {
-        self.secrets.lease(handle, queue)
-    }
-
-    fn by(lease: &Lease, queue: &str) -> By {
-        By::Lease(LeaseRef {
+    /// Deletes a message, or changes for how long it is leased, where a time is to be `given`.
+    fn begin<'a>(
+        &self,
+        context: &RequestContext,
+        queue: &str,
+        handle: &'a Option<String>,
+        given: Option<&Option<Whole>>,
+    ) -> Result<Begun<'a>, Fault> {
+        let handle = required(handle, "ReceiptHandle")?;
+        let fifo = names::is_fifo(queue);
+        let seconds = given.map(|timeout| self.seconds(timeout)).transpose()?;
+        let lease = self.secrets.lease(handle, queue);
+        let lease = lease.ok_or_else(|| match given {
+            None => Fault::handle(handle),
+            Some(_) => Fault::new(
+                Shape::ReceiptHandleIsInvalid,
+                "The input receipt handle is invalid.",
+            ),
+        })?;
+        let id = MessageId(lease.id);
+        let by = By::Lease(LeaseRef {
             position: lease.place,
             number: lease.number,
             epoch: lease.epoch,
             // A message of a FIFO queue is the next one's once the lease is over.
-            over: !names::is_fifo(queue),
-        })
-    }
-
-    fn begin_delete(
-        &self,
-        context: &RequestContext,
-        queue: &str,
-        handle: &Option<String>,
-    ) -> Result<Begun, Fault> {
-        let handle = required_handle(handle)?;
-        let lease = self
-            .lease(handle, queue)
-            .ok_or_else(|| Fault::handle(handle))?;
-        let command = Command::Settle {
-            id: MessageId(lease.id),
-            by: Self::by(&lease, queue),
-            how: How::Finish,
+            over: !fifo,
+        });
+        let how = match seconds {
+            None => How::Finish,
+            Some(_) => How::release(When::Now),
         };
-        Ok(Begun {
-            coming: context.shards.begin(command),
-            changes: false,
-            fifo: names::is_fifo(queue),
-        })
-    }
-
-    fn begin_change(
-        &self,
-        context: &RequestContext,
-        queue: &str,
-        handle: &Option<String>,
-        timeout: &Option<Whole>,
-    ) -> Result<Begun, Fault> {
-        let handle = required_handle(handle)?;
-        let timeout = timeout
-            .as_ref()
-            .ok_or_else(|| Fault::missing("VisibilityTimeout"))?;
-        let most = if self.limits.open {
-            OPEN_VISIBILITY_MAX_S
-        } else {
-            VISIBILITY_MAX_S
-        };
-        let seconds = timeout.within(0, most).and_then(|n| u64::try_from(n).ok());
-        let seconds = seconds.ok_or_else(|| {
-            Fault::value(
-                timeout,
-                "VisibilityTimeout",
-                "VisibilityTimeout must be an integer between 0 and 43200.",
-            )
-        })?;
-        let lease = self.lease(handle, queue).ok_or_else(|| {
-            Fault::new(
-                Shape::ReceiptHandleIsInvalid,
-                "The input receipt handle is invalid.",
-            )
-        })?;
-        let (id, by) = (MessageId(lease.id), Self::by(&lease, queue));
         let command = match seconds {
-            0 => Command::Settle {
-                id,
-                by,
-                how: How::release(When::Now),
-            },
-            seconds => Command::Extend {
+            None | Some(0) => Command::Settle { id, by, how },
+            Some(seconds) => Command::Extend {
                 id,
                 ms: Some(seconds.saturating_mul(1000)),
                 by,
@@ -110,19 +70,26 @@ impl Sqs {
         };
         Ok(Begun {
             coming: context.shards.begin(command),
-            changes: true,
-            fifo: names::is_fifo(queue),
+            handle,
+            changes: given.is_some(),
+            fifo,
         })
+    }
+
+    fn seconds(&self, timeout: &Option<Whole>) -> Result<u64, Fault> {
+        let most = match self.limits.open {
+            true => OPEN_VISIBILITY_MAX_S,
+            false => VISIBILITY_MAX_S,
+        };
+        let reason = "VisibilityTimeout must be an integer between 0 and 43200.";
+        let seconds = within(timeout, "VisibilityTimeout", (0, most), reason)?;
+        seconds.ok_or_else(|| Fault::missing("VisibilityTimeout"))
     }
 
     pub(crate) async fn delete(&self, context: &RequestContext, input: DeleteMessage) -> Answer {
         let queue = request::queue(&input.queue_url)?;
-        let handle = input.receipt_handle.as_deref().unwrap_or_default();
-        let ended = match self.begin_delete(context, queue, &input.receipt_handle) {
-            Ok(begun) => begun.end(handle).await,
-            Err(fault) => Ended::Not(fault),
-        };
-        self.one(context, queue, ended).await
+        let begun = self.begin(context, queue, &input.receipt_handle, None);
+        self.one(context, queue, begun).await
     }
 
     pub(crate) async fn change(
@@ -131,13 +98,9 @@ impl Sqs {
         input: ChangeMessageVisibility,
     ) -> Answer {
         let queue = request::queue(&input.queue_url)?;
-        let handle = input.receipt_handle.as_deref().unwrap_or_default();
-        let timeout = &input.visibility_timeout;
-        let ended = match self.begin_change(context, queue, &input.receipt_handle, timeout) {
-            Ok(begun) => begun.end(handle).await,
-            Err(fault) => Ended::Not(fault),
-        };
-        self.one(context, queue, ended).await
+        let timeout = Some(&input.visibility_timeout);
+        let begun = self.begin(context, queue, &input.receipt_handle, timeout);
+        self.one(context, queue, begun).await
     }
 
     pub(crate) async fn delete_batch(
@@ -145,14 +108,11 @@ impl Sqs {
         context: &RequestContext,
         input: DeleteMessageBatch,
     ) -> Answer {
-        let queue = request::queue(&input.queue_url)?;
         let kind = "DeleteMessageBatchRequestEntry";
-        batch::check(&input.entries, kind, self.limits.open, |entry| &entry.id)?;
-        let entries = &input.entries.kept;
-        let begun = |entry: &HandleEntry| self.begin_delete(context, queue, &entry.receipt_handle);
-        let begun = entries.iter().map(begun).collect();
         let element = "DeleteMessageBatchResultEntry";
-        self.several(context, queue, element, entries, begun).await
+        let (queue, entries) = (&input.queue_url, &input.entries);
+        self.several(context, queue, [kind, element], entries, false)
+            .await
     }
 
     pub(crate) async fn change_batch(
@@ -160,17 +120,11 @@ impl Sqs {
         context: &RequestContext,
         input: ChangeMessageVisibilityBatch,
     ) -> Answer {
-        let queue = request::queue(&input.queue_url)?;
         let kind = "ChangeMessageVisibilityBatchRequestEntry";
-        batch::check(&input.entries, kind, self.limits.open, |entry| &entry.id)?;
-        let entries = &input.entries.kept;
-        let begun = |entry: &HandleEntry| {
-            let (handle, timeout) = (&entry.receipt_handle, &entry.visibility_timeout);
-            self.begin_change(context, queue, handle, timeout)
-        };
-        let begun = entries.iter().map(begun).collect();
         let element = "ChangeMessageVisibilityBatchResultEntry";
-        self.several(context, queue, element, entries, begun).await
+        let (queue, entries) = (&input.queue_url, &input.entries);
+        self.several(context, queue, [kind, element], entries, true)
+            .await
     }
 
     /// # Errors
@@ -182,7 +136,13 @@ impl Sqs {
     }
 
     /// The reply for one message. Where nothing was done, it checks that there is such a queue.
-    async fn one(&self, context: &RequestContext, queue: &str, ended: Ended) -> Answer {
+    async fn one(
+        &self,
+        context: &RequestContext,
+        queue: &str,
+        begun: Result<Begun<'_>, Fault>,
+    ) -> Answer {
+        let ended = end(begun).await;
         if !matches!(ended, Ended::Done) {
             self.must_be(context, queue).await?;
         }
@@ -196,20 +156,26 @@ impl Sqs {
     async fn several(
         &self,
         context: &RequestContext,
-        queue: &str,
-        element: &'static str,
-        entries: &[HandleEntry],
-        begun: Vec<Result<Begun, Fault>>,
+        queue: &Option<String>,
+        [kind, element]: [&'static str; 2],
+        entries: &List<HandleEntry>,
+        changes: bool,
     ) -> Answer {
+        let queue = request::queue(queue)?;
+        batch::check(entries, kind, self.limits.open, |entry| &entry.id)?;
+        let entries = &entries.kept;
+        let begun: Vec<Result<Begun<'_>, Fault>> = entries
+            .iter()
+            .map(|entry| {
+                let given = changes.then_some(&entry.visibility_timeout);
+                self.begin(context, queue, &entry.receipt_handle, given)
+            })
+            .collect();
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         let mut all = true;
         for (entry, begun) in entries.iter().zip(begun) {
             let id = entry.id.clone().unwrap_or_default();
-            let handle = entry.receipt_handle.as_deref().unwrap_or_default();
-            let ended = match begun {
-                Ok(begun) => begun.end(handle).await,
-                Err(fault) => Ended::Not(fault),
-            };
+            let ended = end(begun).await;
             all &= matches!(ended, Ended::Done);
             match ended {
                 Ended::Done | Ended::Gone => done.push(id),
@@ -223,13 +189,6 @@ impl Sqs {
     }
 }
 
-fn required_handle(handle: &Option<String>) -> Result<&str, Fault> {
-    match handle.as_deref() {
-        None | Some("") => Err(Fault::missing("ReceiptHandle")),
-        Some(handle) => Ok(handle),
-    }
-}
-
 /// The end of one message.
 enum Ended {
     Done,
@@ -238,30 +197,30 @@ enum Ended {
     Not(Fault),
 }
 
-impl Begun {
-    async fn end(mut self, handle: &str) -> Ended {
-        match self.coming.outcome().await {
-            // To be seen at once, as it is.
-            Outcome::Refused(CommandError::LeaseOver) if !self.fifo => Ended::Done,
-            Outcome::Refused(CommandError::LeaseOver) => Ended::Not(Fault::value(
-                handle,
-                "ReceiptHandle",
-                "The receipt handle has expired.",
-            )),
-            // Deleted, purged or moved before: so it may be repeated.
-            Outcome::Refused(CommandError::NotFound) if !self.changes => Ended::Gone,
-            // What is cancelled may still be deleted, until the grace is over.
-            Outcome::Refused(CommandError::NotFound) | Outcome::Cancelled => {
-                Ended::Not(Fault::value(
-                    handle,
-                    "ReceiptHandle",
-                    "Message does not exist or is not available for visibility timeout change.",
-                ))
-            }
-            outcome => match accepted(outcome) {
-                Ok(_) => Ended::Done,
-                Err(fault) => Ended::Not(fault),
-            },
+async fn end(begun: Result<Begun<'_>, Fault>) -> Ended {
+    let Begun {
+        mut coming,
+        handle,
+        changes,
+        fifo,
+    } = match begun {
+        Ok(begun) => begun,
+        Err(fault) => return Ended::Not(fault),
+    };
+    let refused = |reason| Ended::Not(Fault::value(handle, "ReceiptHandle", reason));
+    match coming.outcome().await {
+        // To be seen at once, as it is.
+        Outcome::Refused(CommandError::LeaseOver) if !fifo => Ended::Done,
+        Outcome::Refused(CommandError::LeaseOver) => refused("The receipt handle has expired."),
+        // Deleted, purged or moved before: so it may be repeated.
+        Outcome::Refused(CommandError::NotFound) if !changes => Ended::Gone,
+        // What is cancelled may still be deleted, until the grace is over.
+        Outcome::Refused(CommandError::NotFound) | Outcome::Cancelled => {
+            refused("Message does not exist or is not available for visibility timeout change.")
         }
+        outcome => match accepted(outcome) {
+            Ok(_) => Ended::Done,
+            Err(fault) => Ended::Not(fault),
+        },
     }
 }

@@ -281,10 +281,7 @@ impl Says {
                 )
             }
             (None, None) => {
-                return Err(Fault::new(
-                    Shape::MissingAuthenticationToken,
-                    "Request is missing Authentication Token",
-                ));
+                return Err(Fault::not_signed());
             }
         };
         // An id may have slashes in it, the rest has not.
@@ -326,12 +323,7 @@ pub fn check<'k>(
     now: DateTime<Utc>,
 ) -> Result<(&'k str, &'k str), Fault> {
     let says = Says::read(came)?;
-    let (id, secret) = keys.of(&says.id).ok_or_else(|| {
-        Fault::new(
-            Shape::InvalidClientTokenId,
-            "The security token included in the request is invalid.",
-        )
-    })?;
+    let (id, secret) = keys.of(&says.id).ok_or_else(Fault::unknown_key)?;
     let date = NaiveDateTime::parse_from_str(&says.date, MOMENT)
         .map_err(|_| incomplete("X-Amz-Date is not a date."))?
         .and_utc();
@@ -389,29 +381,23 @@ pub fn check<'k>(
     }
     // After the signature: a client without a key learns nothing of our clock.
     let age = now.signed_duration_since(date).num_seconds();
-    if age > says.expires.unwrap_or(SKEW) {
-        let earliest = now - chrono::Duration::seconds(says.expires.unwrap_or(SKEW));
-        return Err(Fault::new(
-            Shape::SignatureDoesNotMatch,
-            format!(
-                "Signature expired: {} is now earlier than {}",
-                says.date,
-                moment(earliest)
-            ),
-        ));
-    }
-    if age < -SKEW {
-        let latest = now + chrono::Duration::seconds(SKEW);
-        return Err(Fault::new(
-            Shape::SignatureDoesNotMatch,
-            format!(
-                "Signature not yet current: {} is still later than {}",
-                says.date,
-                moment(latest)
-            ),
-        ));
-    }
-    Ok((id, secret))
+    let lasts = says.expires.unwrap_or(SKEW);
+    let text = if age > lasts {
+        let earliest = moment(now - chrono::Duration::seconds(lasts));
+        format!(
+            "Signature expired: {} is now earlier than {earliest}",
+            says.date
+        )
+    } else if age < -SKEW {
+        let latest = moment(now + chrono::Duration::seconds(SKEW));
+        format!(
+            "Signature not yet current: {} is still later than {latest}",
+            says.date
+        )
+    } else {
+        return Ok((id, secret));
+    };
+    Err(Fault::new(Shape::SignatureDoesNotMatch, text))
 }
 
 #[cfg(test)]

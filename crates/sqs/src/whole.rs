@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::fault::Fault;
+
 /// Entries of a list or a map that are kept; the rest is counted alone. More
 /// than any of them may have.
 pub(crate) const KEPT_MAX: usize = 1000;
@@ -28,6 +30,26 @@ impl Whole {
             Whole::Number(number) => Some(*number).filter(|n| (min..=max).contains(n)),
             Whole::Text(_) => None,
         }
+    }
+}
+
+/// The number of a parameter, if it is given.
+///
+/// # Errors
+/// It is none between these.
+pub(crate) fn within(
+    supplied: &Option<Whole>,
+    parameter: &str,
+    (least, most): (i64, i64),
+    reason: &str,
+) -> Result<Option<u64>, Fault> {
+    let Some(supplied) = supplied else {
+        return Ok(None);
+    };
+    let number = supplied.within(least, most);
+    match number.and_then(|number| u64::try_from(number).ok()) {
+        Some(number) => Ok(Some(number)),
+        None => Err(Fault::value(supplied, parameter, reason)),
     }
 }
 
@@ -89,22 +111,18 @@ impl<'de> Deserialize<'de> for Blob {
     }
 }
 
-/// A list of which [`KEPT_MAX`] at most are kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct List<T> {
-    pub(crate) kept: Vec<T>,
+/// A list or a map of which [`KEPT_MAX`] entries at most are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Bounded<C> {
+    pub(crate) kept: C,
     /// How many there were.
     pub(crate) count: usize,
 }
 
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self {
-            kept: Vec::new(),
-            count: 0,
-        }
-    }
-}
+pub(crate) type List<T> = Bounded<Vec<T>>;
+
+/// Of a name that is there twice the last counts.
+pub(crate) type Named<T> = Bounded<BTreeMap<String, T>>;
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -135,24 +153,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
             }
         }
         from.deserialize_any(Read(PhantomData))
-    }
-}
-
-/// A map of which [`KEPT_MAX`] at most are kept. Of a name that is there twice
-/// the last counts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Named<T> {
-    pub(crate) kept: BTreeMap<String, T>,
-    /// How many there were.
-    pub(crate) count: usize,
-}
-
-impl<T> Default for Named<T> {
-    fn default() -> Self {
-        Self {
-            kept: BTreeMap::new(),
-            count: 0,
-        }
     }
 }
 

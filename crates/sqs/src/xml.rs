@@ -42,14 +42,6 @@ impl Xml {
         self.close(name)
     }
 
-    /// The same, if there is one.
-    pub(crate) fn text_if(&mut self, name: &str, text: Option<&str>) -> &mut Self {
-        if let Some(text) = text {
-            self.text(name, text);
-        }
-        self
-    }
-
     /// The element of errors that AWS always leaves empty.
     pub(crate) fn put_detail(&mut self) -> &mut Self {
         self.put(&["<Detail/>"])

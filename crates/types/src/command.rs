@@ -20,6 +20,7 @@ mod about;
 mod bulk_op;
 mod keys;
 mod named;
+mod operation;
 mod peek;
 mod transaction;
 
@@ -31,6 +32,7 @@ pub use about::{About, Subject, Verb};
 pub use bulk_op::{BulkAction, BulkOp, Cursor, Filter};
 pub use keys::{GroupLimit, Keys};
 pub use named::{ByName, Holding, MESSAGE_NAME_BYTES_MAX, NamedAction};
+pub use operation::{Needed, Operation};
 pub use peek::{ListState, Peek, StatsOf};
 pub use transaction::{
     AwaitLease, Effect, Guard, MessageVersion, PendingDecision, PendingDecisionKind,

@@ -57,9 +57,9 @@ pub use command::{
     About, AwaitLease, BulkAction, BulkOp, By, ByName, Command, Cursor, ERROR_BYTES_MAX, Edit,
     Effect, End, Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, HOLD_MAX_MS, Holding, How,
     KEY_BYTES_MAX, Keys, LeaseOwner, LeaseRef, LeaseRequest, LeaseTime, ListState,
-    MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, MessageVersion, NamedAction, PROGRESS, Past, Peek,
-    PendingDecision, PendingDecisionKind, PendingDecisions, Pick, Put, PutMore, StatsOf, Subject,
-    TableEntry, TableRequest, Take, Transaction, Verb, Wait, When,
+    MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, MessageVersion, NamedAction, Needed, Operation,
+    PROGRESS, Past, Peek, PendingDecision, PendingDecisionKind, PendingDecisions, Pick, Put,
+    PutMore, StatsOf, Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait, When,
 };
 pub use command_error::{Class, CommandError};
 pub use ends::{Attempt, AttemptEnd, Ended, Ending};

@@ -1,92 +1,54 @@
-//! Rights that an address needs, and which requests the audit writes down.
+//! The operation that an address asks for.
 
 use std::borrow::Cow;
 
 use hyper::Method;
-use quintet_http::{Problem, Requester, gate::not_permitted};
-use quintet_types::Verb;
-
-/// The rights that a request needs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Needs<'a> {
-    /// Nothing, or its handler knows.
-    Nothing,
-    Of(&'static [Verb], Cow<'a, str>),
-    Metrics,
-    Server,
-}
+use quintet_types::Operation;
 
 /// A part of an address without its escapes.
 fn decoded(part: &str) -> Cow<'_, str> {
     percent_encoding::percent_decode_str(part).decode_utf8_lossy()
 }
 
-fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
+/// The operation that a request asks for, and its queue, if it is on one. The API and the console
+/// say the operation with their responses, and the shards ask for its right.
+pub(crate) fn operation<'a>(method: &Method, path: &'a str) -> (Operation, Cow<'a, str>) {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let of = |verbs: &'static [Verb], queue: &'a str| Needs::Of(verbs, decoded(queue));
+    let on = |operation, queue: &'a str| (operation, decoded(queue));
     let reads = *method == Method::GET || *method == Method::HEAD;
     match parts[..] {
-        // The shards look at each command.
-        ["api", "v1", ..] => Needs::Nothing,
-        [place, ..] if quintet_console::PLACES.contains(&place) => Needs::Nothing,
+        ["api", "v1", ..] => on(Operation::Work, ""),
+        [place, ..] if quintet_console::PLACES.contains(&place) => on(Operation::Work, ""),
         // Lists show what may be seen; a search and an act say of what queue in
         // their form.
-        ["" | "q" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
-        ["metrics"] if reads => Needs::Metrics,
+        ["" | "q" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => {
+            on(Operation::Work, "")
+        }
+        ["metrics"] if reads => on(Operation::Metrics, ""),
         ["q", last] if reads => {
             // As its handler reads it: a dot may be escaped too.
             let last = decoded(last);
             let (queue, form) = last.split_once('.').unwrap_or((&last, ""));
-            let verbs: &[Verb] = match form {
-                "txt" => &[Verb::Stats],
-                _ => &[Verb::Peek],
+            let operation = match form {
+                "txt" => Operation::Stats,
+                _ => Operation::Peek,
             };
-            Needs::Of(verbs, queue.to_owned().into())
+            (operation, queue.to_owned().into())
         }
-        ["q", queue, "config" | "config.json"] if reads => of(&[Verb::Stats], queue),
-        ["q", queue, "new_message"] => of(&[Verb::Put], queue),
-        ["q", queue, ..] if reads => of(&[Verb::Peek], queue),
-        ["q", queue, "adminoper" | "restart" | "ack_errs"] => of(&[Verb::Configure], queue),
-        ["q", _, _] => Needs::Nothing,
-        ["q", queue, _, "clone"] => of(&[Verb::Peek, Verb::Put], queue),
-        ["q", queue, _, "run_now"] => of(&[Verb::Kick], queue),
-        ["q", queue, _, "attach", _] => of(&[Verb::Put], queue),
-        _ => Needs::Server,
+        ["q", queue, "config" | "config.json"] if reads => on(Operation::Stats, queue),
+        ["q", queue, "new_message"] => on(Operation::Put, queue),
+        ["q", queue, ..] if reads => on(Operation::Peek, queue),
+        ["q", queue, "adminoper" | "restart" | "ack_errs"] => on(Operation::Configure, queue),
+        // Its handler says which.
+        ["q", _, _] => on(Operation::Work, ""),
+        ["q", queue, _, "clone"] => on(Operation::Clone, queue),
+        ["q", queue, _, "run_now"] => on(Operation::RunNow, queue),
+        ["q", queue, _, "attach", _] => on(Operation::Put, queue),
+        _ if reads => on(Operation::Look, ""),
+        ["new_queue" | "new_queue_link"] => on(Operation::NewQueue, ""),
+        ["delete_queue"] => on(Operation::DeleteQueue, ""),
+        _ => on(Operation::Unknown, ""),
     }
-}
-
-/// Refuses a request that its requester may not make. Handlers check the rights that depend on
-/// more than the address.
-///
-/// # Errors
-/// 403.
-pub(crate) fn authorize(requester: &Requester, method: &Method, path: &str) -> Result<(), Problem> {
-    let may = match needs(method, path) {
-        Needs::Nothing => true,
-        Needs::Server => requester.may_server(),
-        Needs::Metrics => requester.may_read_metrics(),
-        Needs::Of(verbs, queue) => verbs.iter().all(|verb| requester.may(*verb, &queue)),
-    };
-    match may {
-        true => Ok(()),
-        false => Err(not_permitted()),
-    }
-}
-
-/// True for acts of an operator at addresses of RQ, which the audit writes down. The API and the
-/// console say so with their responses ([`quintet_api::Administers`]).
-pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
-    let reads = *method == Method::GET || *method == Method::HEAD;
-    !reads
-        && match needs(method, path) {
-            Needs::Server => true,
-            Needs::Of(verbs, _) => verbs
-                .iter()
-                .any(|verb| matches!(verb, Verb::Configure | Verb::Kick)),
-            // Its handler says which of these are.
-            Needs::Nothing => matches!(path.split('/').collect::<Vec<_>>()[..], ["", "q", _, _]),
-            Needs::Metrics => false,
-        }
 }
 
 #[cfg(test)]
@@ -95,38 +57,39 @@ mod tests {
 
     #[test]
     fn each_request_has_its_right() {
-        let of = |verbs: &'static [Verb], queue| Needs::Of(verbs, Cow::Borrowed(queue));
-        let peek = |queue| of(&[Verb::Peek], queue);
+        let work = (Operation::Work, "");
+        let peek = |queue| (Operation::Peek, queue);
         for (method, path, expected) in [
-            ("GET", "/", Needs::Nothing),
-            ("GET", "/q.json", Needs::Nothing),
-            ("GET", "/assets/rq.css", Needs::Nothing),
-            ("GET", "/q", Needs::Nothing),
-            ("POST", "/queues/a/do/purge", Needs::Nothing),
-            ("POST", "/put", Needs::Nothing),
-            ("GET", "/metrics", Needs::Metrics),
-            ("POST", "/metrics", Needs::Server),
+            ("GET", "/", work),
+            ("GET", "/q.json", work),
+            ("GET", "/assets/rq.css", work),
+            ("GET", "/q", work),
+            ("POST", "/queues/a/do/purge", work),
+            ("POST", "/put", work),
+            ("GET", "/metrics", (Operation::Metrics, "")),
+            ("POST", "/metrics", (Operation::Unknown, "")),
             ("GET", "/q/work", peek("work")),
             ("GET", "/q/work.json", peek("work")),
             ("GET", "/q/work%2Ejson", peek("work")),
             ("GET", "/q/work%2elog", peek("work")),
-            ("GET", "/q/wor%6B%2Etxt", of(&[Verb::Stats], "work")),
-            ("HEAD", "/q/work.txt", of(&[Verb::Stats], "work")),
+            ("GET", "/q/wor%6B%2Etxt", (Operation::Stats, "work")),
+            ("HEAD", "/q/work.txt", (Operation::Stats, "work")),
             ("GET", "/q/work/7/log/stdout", peek("work")),
             ("GET", "/q/work/done.json", peek("work")),
-            ("POST", "/q/work/new_message", of(&[Verb::Put], "work")),
-            ("POST", "/q/work/adminoper", of(&[Verb::Configure], "work")),
-            ("POST", "/q/work/7/run_now", of(&[Verb::Kick], "work")),
-            ("POST", "/q/work/7/attach/a", of(&[Verb::Put], "work")),
-            ("POST", "/new_queue", Needs::Server),
-            ("POST", "/delete_queue", Needs::Server),
-            ("GET", "/new_queue", Needs::Server),
+            ("POST", "/q/work/new_message", (Operation::Put, "work")),
+            ("POST", "/q/work/adminoper", (Operation::Configure, "work")),
+            ("POST", "/q/work/7/run_now", (Operation::RunNow, "work")),
+            ("POST", "/q/work/7/attach/a", (Operation::Put, "work")),
+            ("POST", "/new_queue", (Operation::NewQueue, "")),
+            ("POST", "/delete_queue", (Operation::DeleteQueue, "")),
+            ("GET", "/new_queue", (Operation::Look, "")),
             // What nobody has thought of.
-            ("POST", "/q/work/7/explode", Needs::Server),
-            ("DELETE", "/q", Needs::Server),
+            ("POST", "/q/work/7/explode", (Operation::Unknown, "")),
+            ("DELETE", "/q", (Operation::Unknown, "")),
         ] {
             let method = method.parse().expect("a method");
-            assert_eq!(needs(&method, path), expected, "{method} {path}");
+            let (operation, queue) = operation(&method, path);
+            assert_eq!((operation, &*queue), expected, "{method} {path}");
         }
     }
 }

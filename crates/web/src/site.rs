@@ -2,7 +2,7 @@
 //! what every answer has.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
@@ -10,18 +10,17 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
-use quintet_api::{Administers, Api};
+use quintet_api::Api;
 use quintet_client::{ClientApi, Did, ScopedClient};
 use quintet_console as console;
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
-use quintet_types::{Command, Outcome, Principal};
+use quintet_types::{Command, Operation, Outcome, Principal};
 
 use crate::{metrics, rights};
 use quintet_http::{
-    Answering, App, AuthenticatedClient, Client, Denied, DoneTo, DoneWith, Errand, Guard,
-    OnlyCounted, Payer, Problem, Replied, Requester, Serve, Settings, held, interruptible, pace,
-    paths, replies,
+    Answering, App, AuthenticatedClient, Client, Denied, DoneWith, Errand, Guard, Payer, Problem,
+    Replied, Requester, Serve, Settings, held, interruptible, pace, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -38,27 +37,20 @@ pub struct Site {
     api: Arc<Api>,
     guard: Guard,
     client_api: Arc<dyn ClientApi>,
-    router: axum::Router,
-    /// Nothing but the API, and what others ask a server about its health, is served.
-    only_api: bool,
+    /// `None`: nothing but the API, and what others ask a server about its health, is served.
+    rq: Option<Arc<Rq>>,
+    /// Built for the first request, as it takes memory.
+    router: OnceLock<axum::Router>,
 }
 
 /// First part of the API's addresses.
 const API: &str = "/api/v1/";
-
-const WRONG_HOST: &str = "this server has another name; hosts = \"NAME\" in its settings adds one";
 
 /// Sheets, scripts and icons, which are in the binary.
 const ASSETS: &str = "/assets/";
 
 /// The realm when none is set, as RQ has it.
 const RQ: &str = "RQ";
-
-impl std::fmt::Debug for Site {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Site").finish_non_exhaustive()
-    }
-}
 
 impl Serve for Site {
     fn protocol(&self) -> &'static str {
@@ -107,7 +99,6 @@ impl Site {
     }
 
     fn with(settings: Settings, rq: Option<Arc<Rq>>, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
-        let only_api = rq.is_none();
         let guard = Guard {
             users: settings.users.clone(),
             logins: settings.logins.clone(),
@@ -118,21 +109,26 @@ impl Site {
         };
         let app = Arc::new(App::new(settings));
         let api = Api::new(Arc::clone(&app), Arc::clone(&client_api));
-        let pages = rq.map_or_else(axum::Router::new, |rq| {
-            quintet_rq::router(Arc::clone(&app), Arc::clone(&rq)).merge(console::router(
-                Arc::clone(&app),
-                Arc::clone(&api),
-                rq,
-            ))
-        });
-        let router = pages.nest("/api/v1", quintet_api::router(Arc::clone(&api)));
         Arc::new(Self {
             app,
             api,
             guard,
             client_api,
-            router,
-            only_api,
+            rq,
+            router: OnceLock::new(),
+        })
+    }
+
+    fn router(&self) -> &axum::Router {
+        self.router.get_or_init(|| {
+            let pages = self.rq.as_ref().map_or_else(axum::Router::new, |rq| {
+                quintet_rq::router(Arc::clone(&self.app), Arc::clone(rq)).merge(console::router(
+                    Arc::clone(&self.app),
+                    Arc::clone(&self.api),
+                    Arc::clone(rq),
+                ))
+            });
+            pages.nest("/api/v1", quintet_api::router(Arc::clone(&self.api)))
         })
     }
 
@@ -215,19 +211,12 @@ impl Site {
             .ok_or_else(|| Problem::not_found("Page"))?
             .into_owned();
         // A health check knows no password.
-        if path == "/healthz" || path == "/livez" {
-            return Ok(self.health().await);
+        match path.as_str() {
+            "/healthz" | "/livez" => return Ok(self.health().await),
+            "/readyz" => return Ok(self.readiness().await),
+            _ => {}
         }
-        if path == "/readyz" {
-            return Ok(match self.client_api.unready() {
-                None => self.readiness().await,
-                Some(why) => {
-                    let text = format!("503 - {why}");
-                    plain(StatusCode::SERVICE_UNAVAILABLE, text)
-                }
-            });
-        }
-        if self.only_api && !path.starts_with(API) && path != "/metrics" {
+        if self.rq.is_none() && !path.starts_with(API) && path != "/metrics" {
             return Err(Problem::not_found("Page"));
         }
         let client = request.extensions().get::<Arc<Client>>().cloned();
@@ -261,9 +250,7 @@ impl Site {
                 if gate.is_some()
                     && console::is_page(request.method(), &path, request.headers()) =>
             {
-                let query = request.uri().query().map(|query| format!("?{query}"));
-                let target = format!("{path}{}", query.unwrap_or_default());
-                return Ok(console::lead(&self.app, &target));
+                return Ok(console::lead(&self.app, &with_query(&path, request.uri())));
             }
             Err(denied) => return self.deny(denied, &path),
         };
@@ -279,15 +266,18 @@ impl Site {
             return self.deny(Denied::Login, &path);
         }
         requester.pace().await?;
-        let authorized = rights::authorize(&requester, request.method(), &path);
         // Where nobody logs in it is written down as well, for nobody in particular.
         let known = requester.known.clone();
         let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
         let method = request.method().clone();
-        let administers = rights::is_administrative(&method, &path);
-        if let (Err(_), Some((who, gate)), true) = (&authorized, &known, administers) {
+        let (operation, queue) = rights::operation(&method, &path);
+        let authorized = requester.must(operation, &queue);
+        if authorized.is_err()
+            && operation.is_recorded()
+            && let Some((who, gate)) = &known
+        {
             let (act, status) = (format!("{method} {path}"), StatusCode::FORBIDDEN.as_u16());
-            gate.note(*who, peer, &act, status, Did::default());
+            gate.note(*who, peer, (operation, &act), (status, Did::default()));
         }
         authorized?;
         if path == "/metrics" && request.method().is_safe() {
@@ -298,36 +288,31 @@ impl Site {
         request.extensions_mut().insert(payer);
         request.extensions_mut().insert(requester);
         if path != request.uri().path() {
-            let target = match request.uri().query() {
-                Some(query) => format!("{path}?{query}"),
-                None => path.clone(),
-            };
-            *request.uri_mut() = target
+            *request.uri_mut() = with_query(&path, request.uri())
                 .parse::<Uri>()
                 .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
         }
-        let mut router = self.router.clone();
-        match tower_service::Service::call(&mut router, request).await {
-            Ok(response) => {
-                let counted = response.extensions().get::<OnlyCounted>().is_some();
-                let administers =
-                    administers || response.extensions().get::<Administers>().is_some();
-                let act = match (administers, response.extensions().get::<DoneWith>()) {
-                    (true, Some(DoneWith(words))) => Some(format!("{method} {path} {words}")),
-                    (true, None) => Some(format!("{method} {path}")),
-                    (false, words) => words.map(|DoneWith(words)| words.clone()),
-                };
-                if let (Some((who, gate)), Some(mut act), false) = (known, act, counted) {
-                    if let Some(DoneTo(queue)) = response.extensions().get() {
-                        act = format!("{act} of {queue}");
-                    }
-                    let did = response.extensions().get().copied().unwrap_or_default();
-                    gate.note(who, peer, &act, response.status().as_u16(), did);
-                }
-                Ok(response)
-            }
+        let mut router = self.router().clone();
+        let response = match tower_service::Service::call(&mut router, request).await {
+            Ok(response) => response,
             Err(never) => match never {},
+        };
+        let extensions = response.extensions();
+        let operation = extensions.get().copied().unwrap_or(operation);
+        if let Some((who, gate)) = known.filter(|_| operation.is_recorded()) {
+            let mut act = match operation == Operation::Hold {
+                // The address has the lease's token.
+                true => operation.name().to_owned(),
+                false => format!("{method} {path}"),
+            };
+            if let Some(DoneWith(words)) = extensions.get() {
+                act = format!("{act} {words}");
+            }
+            let did = extensions.get().copied().unwrap_or_default();
+            let status = response.status().as_u16();
+            gate.note(who, peer, (operation, &act), (status, did));
         }
+        Ok(response)
     }
 
     /// The requester: by the session of a browser, or by the credentials of the request.
@@ -358,22 +343,16 @@ impl Site {
     /// # Errors
     /// The reason in `denied`; the answer asks for a login that is needed.
     fn deny(&self, denied: Denied, path: &str) -> Result<Response, Problem> {
-        let text = match denied {
-            Denied::Address => "your address is not in allowed_ips of this listener",
-            Denied::Host if path.starts_with(API) => {
-                return Ok(quintet_api::wrong_host(WRONG_HOST));
-            }
-            Denied::Host => WRONG_HOST,
-            Denied::Origin => "a page of another site may not do this",
-            Denied::NotNow(why) => {
-                return Err(Problem::with_text(StatusCode::SERVICE_UNAVAILABLE, why));
-            }
+        let of_api = path.starts_with(API);
+        let status = match denied {
+            Denied::Host if of_api => return Ok(quintet_api::wrong_host(denied.text())),
+            Denied::Address | Denied::Host | Denied::Origin => StatusCode::FORBIDDEN,
+            Denied::NotNow(_) => StatusCode::SERVICE_UNAVAILABLE,
             Denied::Login => {
                 let needed = Problem::with_text(
                     StatusCode::UNAUTHORIZED,
                     "log in first: this server needs a name and a password, or a token",
                 );
-                let of_api = path.starts_with(API);
                 let mut response = match of_api {
                     true => quintet_api::site_error(needed),
                     false => needed.into_response(),
@@ -390,11 +369,14 @@ impl Site {
                 return Ok(response);
             }
         };
-        Err(Problem::with_text(StatusCode::FORBIDDEN, text))
+        Err(Problem::with_text(status, denied.text()))
     }
 
     /// The health of the server, and its state in its cluster.
     async fn readiness(&self) -> Response {
+        if let Some(why) = self.client_api.unready() {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, format!("503 - {why}"));
+        }
         let health = self.health().await;
         match self
             .client_api
@@ -419,5 +401,13 @@ impl Site {
                 "503 - the shards do not answer",
             ),
         }
+    }
+}
+
+/// An address of this site, with the query of the request.
+fn with_query(path: &str, uri: &Uri) -> String {
+    match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
     }
 }

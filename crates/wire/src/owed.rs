@@ -43,6 +43,11 @@ impl<R> Owed<R> {
         self.ask(0, ask, reply)
     }
 
+    /// Every request is answered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// For a request that never came whole.
     pub(crate) fn last_word(&mut self, reply: R) {
         self.0.push_back(reply);

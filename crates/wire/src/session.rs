@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use quintet_types::{Command, CommandError, LargeBody, Ms, Name, Outcome};
+use quintet_types::{Command, CommandError, LargeBody, Ms, Name, Operation, Outcome};
 
 use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
@@ -72,6 +72,11 @@ pub trait Session: Send {
     fn worker(&self) -> Option<&str> {
         None
     }
+
+    /// True if a session that begins now would treat what comes next in the same way, without a
+    /// greeting: nothing is half read, no reply is owed, and the client has set up nothing. A node
+    /// that steps down then hands the connection on as a new one. In doubt, false.
+    fn is_as_opened(&self) -> bool;
 
     /// Bytes of memory held beside input and output: for a reply that cannot be written before all
     /// of it is known, and for what its client has told it.
@@ -188,20 +193,20 @@ pub enum HostRequest {
     Shutdown,
     /// Write down that this is done, and to what, where it is done by many commands that are each
     /// everyday work.
-    Noted(&'static str, Box<str>),
+    Noted(Operation, Box<str>),
 }
 
 impl HostRequest {
-    /// One word, for the audit.
-    pub fn name(&self) -> &'static str {
+    /// The operation that it is.
+    pub fn operation(&self) -> Operation {
         match self {
-            Self::Stats => "stats",
-            Self::Reload => "reload",
-            Self::Config => "config",
-            Self::Foreign(_) => "foreign",
-            Self::Listener => "listener",
-            Self::Shutdown => "shutdown",
-            Self::Noted(act, _) => act,
+            Self::Stats => Operation::Look,
+            Self::Reload => Operation::Reload,
+            Self::Config => Operation::Config,
+            Self::Foreign(_) => Operation::Work,
+            Self::Listener => Operation::Listener,
+            Self::Shutdown => Operation::Shutdown,
+            Self::Noted(operation, _) => *operation,
         }
     }
 }
@@ -267,9 +272,9 @@ pub enum Next {
     /// `encode` is called again with its outcome (Kestrel `monitor`, pages of
     /// numbers). Only after [`ClientRequest::EngineAlone`] and [`HostRequest::Stats`].
     Again(Box<Command>),
-    /// The request is answered; the audit gets the act, its subject, the result and how many
+    /// The request is answered; the audit gets the operation, its subject, the result and how many
     /// messages it changed.
-    Noted(&'static str, Box<str>, &'static str, u64),
+    Noted(Operation, Box<str>, &'static str, u64),
     /// The reply ends the connection.
     Close,
 }

@@ -1,229 +1,120 @@
 //! Cancelling, schedules, waits for results, dependencies, holds, gathering, aging, events, bodies
 //! that nobody reads, and hooks: for each a rule that its page promises, broken.
 
-use super::Planted;
+use super::{Planted, planted};
 
-pub(super) const FEATURES: &[Planted] = &[
-    Planted {
-        name: "schedule-once-as-skip",
-        what: "`missed = once` puts nothing for missed runs",
-        edits: &[(
-            "crates/ops/src/schedules/plan.rs",
-            "if schedule.missed == Missed::Once && ",
-            "if schedule.missed == Missed::All && ",
-        )],
-        tests: &[&["--lib", "missed_runs_are_skipped_or_made_up_for_once"]],
-    },
-    Planted {
-        name: "schedule-once-as-all",
-        what: "`missed = once` puts a message for each missed run",
-        edits: &[(
-            "crates/ops/src/schedules/plan.rs",
-            "(schedule.missed == Missed::All && cursor.late < ALL_MAX)",
-            "(schedule.missed != Missed::Skip && cursor.late < ALL_MAX)",
-        )],
-        tests: &[&["--lib", "missed_runs_are_skipped_or_made_up_for_once"]],
-    },
-    Planted {
-        name: "schedule-skipped-hour",
-        what: "a run in the hour that clocks skip is left out, and one with a star comes after it",
-        edits: &[(
-            "crates/policy/src/cron.rs",
-            "LocalResult::None if self.every_hour => None,",
-            "LocalResult::None if !self.every_hour => None,",
-        )],
-        tests: &[&["--lib", "an_hour_that_never_comes"]],
-    },
-    Planted {
-        name: "schedule-repeated-hour",
-        what: "a daily run in the hour that clocks repeat comes twice",
-        edits: &[(
-            "crates/policy/src/cron.rs",
-            "if self.every_hour && later < before {",
-            "if later < before {",
-        )],
-        tests: &[&["--lib", "an_hour_that_comes_twice"]],
-    },
-    Planted {
-        name: "schedule-overlap-ignored",
-        what: "`overlap = skip` puts while the message of an earlier run is not done",
-        edits: &[(
-            "crates/policy/src/schedule.rs",
-            "Overlap::Allow => return self,\n            Overlap::Skip => OnRepeat::Refuse,",
-            "Overlap::Allow | Overlap::Skip => return self,",
-        )],
-        tests: &[&["--test=http", "runs_that_must_not_overlap"]],
-    },
-    Planted {
-        name: "schedule-end-ignored",
-        what: "a schedule goes on after its `end`",
-        edits: &[(
-            "crates/policy/src/schedule.rs",
-            "match next <= self.end {",
-            "match next <= Ms::NEVER {",
-        )],
-        tests: &[&["--lib", "moments_come_once_and_bounds_hold"]],
-    },
-    Planted {
-        name: "schedule-count-ignored",
-        what: "a schedule puts once more than its `count`",
-        edits: &[(
-            "crates/ops/src/schedules/plan.rs",
-            ".is_some_and(|count| cursor.puts >= count)",
-            ".is_some_and(|count| cursor.puts > count)",
-        )],
-        tests: &[&["--lib", "a_count_a_start_and_an_end_bound_the_runs"]],
-    },
-    Planted {
-        name: "schedule-pause-ignored",
-        what: "a paused schedule puts what is due",
-        edits: &[(
-            "crates/ops/src/schedules/plan.rs",
-            "match cursor.paused || has_ended(schedule, cursor) {",
-            "match has_ended(schedule, cursor) {",
-        )],
-        tests: &[&["--lib", "a_pause_skips_due_times"]],
-    },
-    Planted {
-        name: "schedule-pause-made-up-for",
-        what: "due times of a pause are missed runs when it ends",
-        edits: &[(
-            "crates/ops/src/schedules/plan.rs",
-            "done: self.done.max(now.0),",
-            "done: self.done.min(now.0),",
-        )],
-        tests: &[&["--lib", "a_pause_skips_due_times"]],
-    },
-    Planted {
-        name: "cancel-without-grace",
-        what: "a cancel ends the lease at once, whatever the grace",
-        edits: &[(
-            "crates/engine/src/decide/cancel.rs",
-            "works && cancel.grace_ms > 0;",
-            "works && cancel.grace_ms > u64::MAX / 2;",
-        )],
-        tests: &[&["--test=life", "the_holder_gets_a_cancel_and_has_the_grace"]],
-    },
-    Planted {
-        name: "cancel-beats-finish",
-        what: "a message that is finished within the grace ends as cancelled",
-        edits: &[(
-            "crates/engine/src/decide/settle.rs",
-            "if matches!(how, How::Bury { .. }) && self.end_cancelled(cx, id) {",
-            "if self.end_cancelled(cx, id) {",
-        )],
-        tests: &[&["--test=life", "a_finish_within_the_grace_wins"]],
-    },
-    Planted {
-        name: "wait-result-of-dead",
-        what: "a message that is buried does not end the waits for its result",
-        edits: &[(
-            "crates/engine/src/decide/result.rs",
-            "        Fact::Buried { at, .. } => (at.id, ResultState::Dead),\n",
-            "",
-        )],
-        tests: &[&["--test=life", "each_end_of_a_message_is_an_answer"]],
-    },
-    Planted {
-        name: "after-freed-twice",
-        what: "a message whose parents are done is freed twice",
-        edits: &[(
-            "crates/engine/src/decide/after.rs",
-            "        self.fact(cx, Fact::Freed { at, after });\n",
-            "        let again = after.clone();\n        self.fact(cx, Fact::Freed { at, after });\n        self.fact(cx, Fact::Freed { at, after: again });\n",
-        )],
-        tests: &[&["--test=life", "freed_in_slices_and_none_twice"]],
-    },
-    Planted {
-        name: "after-end-as-success",
-        what: "`on = end` counts as `on = success`",
-        edits: &[(
-            "crates/types/src/after.rs",
-            "in_state(ParentState::Failed).filter(|_| self.on == AfterOn::Success);",
-            "in_state(ParentState::Failed);",
-        )],
-        tests: &[&["--test=life", "the_child_decides_the_effect"]],
-    },
-    Planted {
-        name: "held-key-handed-out",
-        what: "messages of a held key are handed out",
-        edits: &[(
-            "crates/engine/src/store/key_groups/mod.rs",
-            "full || group.held.is_some() || group.pace.rings().is_some();",
-            "full || group.pace.rings().is_some();",
-        )],
-        tests: &[&["--test=life", "nothing_of_a_held_key_is_handed_out"]],
-    },
-    Planted {
-        name: "gather-below-min",
-        what: "a reserve that gathers replies with the next message, below `min` and in time",
-        edits: &[(
-            "crates/api/src/gather.rs",
-            "            if counted >= gather.min as usize {\n",
-            "            if waited || counted >= gather.min as usize {\n",
-        )],
-        tests: &[&["--test=http", "a_reserve_is_answered_when_there_are_enough"]],
-    },
-    Planted {
-        name: "aging-clock-not-in-snapshot",
-        what: "a snapshot leaves out the clock of aging",
-        edits: &[(
-            "crates/engine/src/store/image.rs",
-            "if let Some(clock) = &queue.aging {",
-            "if let Some(clock) = queue.aging.as_ref().filter(|_| queue.pause.is_some()) {",
-        )],
-        tests: &[&["--test=life", "a_snapshot_keeps_the_risen_priorities"]],
-    },
-    Planted {
-        name: "fact-before-its-queue",
-        what: "a segment that begins has facts before the queues that they are about",
-        edits: &[(
-            "crates/engine/src/store/gate.rs",
-            "            self.restate_for(cx.journal, &fact);\n",
-            "",
-        )],
-        tests: &[&["--test=life", "replay_may_begin_at_a_segment"]],
-    },
-    Planted {
-        name: "retired-before-begun",
-        what: "a segment goes before what the next one begins with is written",
-        edits: &[(
-            "crates/host/src/retire.rs",
-            "        while self.restate() {\n            if !self.write_now() {\n                return;\n            }\n        }\n",
-            "",
-        )],
-        tests: &[&["--lib", "a_snapshot_in_many_frames"]],
-    },
-    Planted {
-        name: "events-gone-not-told",
-        what: "a reader whose position the log has passed goes on and is not told (410)",
-        edits: &[(
-            "crates/ops/src/events/mod.rs",
-            "Err(NotThere::Retired) => return Err(gone(true)),",
-            "Err(NotThere::Retired) => (Vec::new(), core.oldest_place()),",
-        )],
-        tests: &[&["--test=http", "a_slow_reader_of_events"]],
-    },
-    Planted {
-        name: "webhook-gap-not-counted",
-        what: "the log that a webhook was not told of is not counted",
-        edits: &[(
-            "crates/ops/src/webhooks.rs",
-            "let bytes = apart(from, oldest);",
-            "let bytes = apart(oldest, from);",
-        )],
-        tests: &[&["--test=http", "a_webhook_that_the_log_has_passed"]],
-    },
-    Planted {
-        name: "unread-body-without-bound",
-        what: "the server reads all of a long body that it has refused",
-        edits: &[(
-            "crates/http/src/interruptible.rs",
-            "<= UNREAD_BYTES_MAX {",
-            "<= 9 * UNREAD_BYTES_MAX {",
-        )],
-        tests: &[&["--lib", "an_unread_body_is_waited_for"]],
-    },
+pub(super) const FEATURES: &[Planted] = planted![
+    "schedule-once-as-skip": "`missed = once` puts nothing for missed runs"
+        "crates/ops/src/schedules/plan.rs": "if schedule.missed == Missed::Once && "
+        => "if schedule.missed == Missed::All && ";
+        ["--lib" "missed_runs_are_skipped_or_made_up_for_once"]
+    "schedule-once-as-all": "`missed = once` puts a message for each missed run"
+        "crates/ops/src/schedules/plan.rs":
+        "(schedule.missed == Missed::All && cursor.late < ALL_MAX)"
+        => "(schedule.missed != Missed::Skip && cursor.late < ALL_MAX)";
+        ["--lib" "missed_runs_are_skipped_or_made_up_for_once"]
+    "schedule-skipped-hour":
+        "a run in the hour that clocks skip is left out, and one with a star comes after it"
+        "crates/policy/src/cron.rs": "LocalResult::None if self.every_hour => None,"
+        => "LocalResult::None if !self.every_hour => None,"; ["--lib" "an_hour_that_never_comes"]
+    "schedule-repeated-hour": "a daily run in the hour that clocks repeat comes twice"
+        "crates/policy/src/cron.rs": "if self.every_hour && later < before {"
+        => "if later < before {"; ["--lib" "an_hour_that_comes_twice"]
+    "schedule-overlap-ignored":
+        "`overlap = skip` puts while the message of an earlier run is not done"
+        "crates/policy/src/schedule.rs":
+        "Overlap::Allow => return self,\n            Overlap::Skip => OnRepeat::Refuse,"
+        => "Overlap::Allow | Overlap::Skip => return self,";
+        ["--test=http" "runs_that_must_not_overlap"]
+    "schedule-end-ignored": "a schedule goes on after its `end`"
+        "crates/policy/src/schedule.rs": "match next <= self.end {" => "match next <= Ms::NEVER {";
+        ["--lib" "moments_come_once_and_bounds_hold"]
+    "schedule-count-ignored": "a schedule puts once more than its `count`"
+        "crates/ops/src/schedules/plan.rs": ".is_some_and(|count| cursor.puts >= count)"
+        => ".is_some_and(|count| cursor.puts > count)";
+        ["--lib" "a_count_a_start_and_an_end_bound_the_runs"]
+    "schedule-pause-ignored": "a paused schedule puts what is due"
+        "crates/ops/src/schedules/plan.rs": "match cursor.paused || has_ended(schedule, cursor) {"
+        => "match has_ended(schedule, cursor) {"; ["--lib" "a_pause_skips_due_times"]
+    "schedule-pause-made-up-for": "due times of a pause are missed runs when it ends"
+        "crates/ops/src/schedules/plan.rs": "done: self.done.max(now.0),"
+        => "done: self.done.min(now.0),"; ["--lib" "a_pause_skips_due_times"]
+    "cancel-without-grace": "a cancel ends the lease at once, whatever the grace"
+        "crates/engine/src/decide/cancel.rs": "works && cancel.grace_ms > 0;"
+        => "works && cancel.grace_ms > u64::MAX / 2;";
+        ["--test=life" "the_holder_gets_a_cancel_and_has_the_grace"]
+    "cancel-beats-finish": "a message that is finished within the grace ends as cancelled"
+        "crates/engine/src/decide/settle.rs":
+        "if matches!(how, How::Bury { .. }) && self.end_cancelled(cx, id) {"
+        => "if self.end_cancelled(cx, id) {"; ["--test=life" "a_finish_within_the_grace_wins"]
+    "wait-result-of-dead": "a message that is buried does not end the waits for its result"
+        "crates/engine/src/decide/result.rs":
+        "        Fact::Buried { at, .. } => (at.id, ResultState::Dead),\n" => "";
+        ["--test=life" "each_end_of_a_message_is_an_answer"]
+    "after-freed-twice": "a message whose parents are done is freed twice"
+        "crates/engine/src/decide/after.rs": "        self.fact(cx, Fact::Freed { at, after });\n"
+        => "        let again = after.clone();\n        self.fact(cx, Fact::Freed { at, after });\n        self.fact(cx, Fact::Freed { at, after: again });\n";
+        ["--test=life" "freed_in_slices_and_none_twice"]
+    "after-end-as-success": "`on = end` counts as `on = success`"
+        "crates/types/src/after.rs":
+        "in_state(ParentState::Failed).filter(|_| self.on == AfterOn::Success);"
+        => "in_state(ParentState::Failed);"; ["--test=life" "the_child_decides_the_effect"]
+    "held-key-handed-out": "messages of a held key are handed out"
+        "crates/engine/src/store/key_groups/mod.rs":
+        "full || group.held.is_some() || group.pace.rings().is_some();"
+        => "full || group.pace.rings().is_some();";
+        ["--test=life" "nothing_of_a_held_key_is_handed_out"]
+    "gather-below-min":
+        "a reserve that gathers replies with the next message, below `min` and in time"
+        "crates/api/src/gather.rs": "            if counted >= gather.min as usize {\n"
+        => "            if waited || counted >= gather.min as usize {\n";
+        ["--test=http" "a_reserve_is_answered_when_there_are_enough"]
+    "aging-clock-not-in-snapshot": "a snapshot leaves out the clock of aging"
+        "crates/engine/src/store/image.rs": "if let Some(clock) = &queue.aging {"
+        => "if let Some(clock) = queue.aging.as_ref().filter(|_| queue.pause.is_some()) {";
+        ["--test=life" "a_snapshot_keeps_the_risen_priorities"]
+    "fact-before-its-queue": "a segment that begins has facts before the queues that they are about"
+        "crates/engine/src/store/gate.rs": "            self.restate_for(cx.journal, &fact);\n"
+        => ""; ["--test=life" "replay_may_begin_at_a_segment"]
+    "runs-named-at-once": "one slice of a segment's beginning names all blocks of runs"
+        "crates/engine/src/store/restate.rs":
+        "*left = left.saturating_sub(self.restate_block(at, record));"
+        => "self.restate_block(at, record);";
+        ["--test=life" "a_slice_of_a_beginning_names_few_blocks"]
+    "named-block-missed":
+        "a flush ends more blocks than are left to name, and an older standby misses some"
+        "crates/engine/src/store/restate.rs":
+        "named.saturating_add(ends.max(1) as u64) > self.cold.blocks"
+        => "named.saturating_add(ends.min(1) as u64) > self.cold.blocks";
+        ["--test=life" "a_flush_of_more_blocks_than_are_left"]
+    "all-blocks-named-first": "all blocks are named before the shard's counters, also for those gone"
+        "crates/engine/src/store/restate.rs":
+        "Restating::Runs(after, Some(named)) if named >= self.cold.blocks => {"
+        => "Restating::Runs(after, Some(_)) if self.cold.next_block(after).is_none() => {";
+        ["--test=life" "as_many_blocks_are_named_as_are_in_force"]
+    "shared-log-taken-for-own": "the engine of a log that others follow is told that none do"
+        "crates/host/src/lib.rs": "shard.engine.set_shared(acked.is_some());"
+        => "shard.engine.set_shared(false);"; ["--lib" "counters_that_standbys_cannot_know_come"]
+    "block-before-its-queue": "a segment names a block of a run, and its queue later"
+        "crates/engine/src/store/restate.rs":
+        "let bytes = queue.map_or(0, |queue| self.restate_queue(queue, record));"
+        => "let bytes = queue.map_or(0, |_| EMPTY);";
+        ["--test=life" "replay_may_begin_at_a_segment_that_named_runs"]
+    "retired-before-begun": "a segment goes before what the next one begins with is written"
+        "crates/host/src/retire.rs":
+        "        while self.restate() {\n            if stop.load(Ordering::SeqCst) || !self.write_now() {\n                return;\n            }\n        }\n"
+        => ""; ["--lib" "a_snapshot_in_many_frames"]
+    "events-gone-not-told":
+        "a reader whose position the log has passed goes on and is not told (410)"
+        "crates/ops/src/events/mod.rs": "Err(NotThere::Retired) => return Err(gone(true)),"
+        => "Err(NotThere::Retired) => (Vec::new(), core.oldest_place()),";
+        ["--test=http" "a_slow_reader_of_events"]
+    "webhook-gap-not-counted": "the log that a webhook was not told of is not counted"
+        "crates/ops/src/webhooks.rs": "let bytes = apart(from, oldest);"
+        => "let bytes = apart(oldest, from);"; ["--test=http" "a_webhook_that_the_log_has_passed"]
+    "unread-body-without-bound": "the server reads all of a long body that it has refused"
+        "crates/http/src/interruptible.rs": "<= UNREAD_BYTES_MAX {" => "<= 9 * UNREAD_BYTES_MAX {";
+        ["--lib" "an_unread_body_is_waited_for"]
     Planted {
         name: "hook-kick-decides",
         what: "a message that its hook only kicks waits for a decision for ever",
@@ -233,5 +124,92 @@ pub(super) const FEATURES: &[Planted] = &[
             "effect.message() == Some(id)",
         )],
         tests: &[&["--test=hooks", "a_kick_is_no_decision"]],
+    },
+    Planted {
+        name: "event-alters-bytes",
+        what: "events have names that are no text with other bytes only",
+        edits: &[(
+            "crates/client/src/events.rs",
+            "name_base64: event.name.as_deref().and_then(base64_unless_text),",
+            "name_base64: None,",
+        )],
+        tests: &[&["--lib", "an_event_in_json"]],
+    },
+    Planted {
+        name: "results-without-bound",
+        what: "SQS remembers calls by their number, however many messages each has",
+        edits: &[(
+            "crates/sqs/src/once.rs",
+            "|| self.results >= RESULTS_MAX",
+            "|| self.results >= usize::MAX",
+        )],
+        tests: &[&["--lib", "calls_are_bounded_and_forgotten"]],
+    },
+    Planted {
+        name: "imported-jid-forgotten",
+        what: "jobs of a Faktory have another id here",
+        edits: &[(
+            "crates/cli/src/import/from/faktory.rs",
+            "(1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())",
+            "(1..=MESSAGE_NAME_BYTES_MAX).is_empty()",
+        )],
+        tests: &[&["--test=operations", "jobs_of_a_faktory_are_moved"]],
+    },
+    Planted {
+        name: "imported-dead-letters-from-nowhere",
+        what: "dead letters of an SQS are moved without the queue that they came from",
+        edits: &[(
+            "crates/cli/src/import/from/sqs.rs",
+            "            (\"dead_letter_queue\", \"DeadLetterQueueSourceArn\"),\n",
+            "",
+        )],
+        tests: &[&["--test=operations", "clients_of_sqs_see_their_attributes"]],
+    },
+    Planted {
+        name: "backtrace-without-bound",
+        what: "Faktory keeps backtraces of any length",
+        edits: &[(
+            "crates/wire/src/faktory/failure.rs",
+            "&& line.len() <= left {",
+            "&& line.len() <= MESSAGE_MAX {",
+        )],
+        tests: &[&["--lib", "a_stored_failure_is_cut"]],
+    },
+    Planted {
+        name: "puts-read-whole",
+        what: "the API reads all messages of a list that is too long",
+        edits: &[(
+            "crates/api/src/read.rs",
+            "while few.len() < PUTS_MAX {",
+            "while few.len() < usize::MAX {",
+        )],
+        tests: &[&["--lib", "messages_beyond_the_limit"]],
+    },
+    Planted {
+        name: "delay-stops-half-way",
+        what: "a change of a FIFO queue's delay ends with its client",
+        edits: &[
+            (
+                "crates/sqs/src/queues.rs",
+                "let done = tokio::spawn(async move {",
+                "let done = Box::pin(async move {",
+            ),
+            (
+                "crates/sqs/src/queues.rs",
+                "done.await.unwrap_or_else(cut_short)?;",
+                "let _: fn(()) -> Result<(), Fault> = cut_short;\n        done.await?;",
+            ),
+        ],
+        tests: &[&["--test=sqs", "a_delay_becomes_that_of_all"]],
+    },
+    Planted {
+        name: "past-hooks-not-loaded",
+        what: "commands of the client API go past hooks that could not be loaded",
+        edits: &[(
+            "crates/edge/src/hooks/mod.rs",
+            "runner.as_mut().map(work).map(Some).ok_or(NotLoaded)",
+            "Ok(runner.as_mut().map(work))",
+        )],
+        tests: &[&["--lib", "nothing_goes_past_hooks"]],
     },
 ];

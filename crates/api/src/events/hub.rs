@@ -1,10 +1,11 @@
 //! Streams and their queues: one look serves all streams of the same selection.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use quintet_http::locked;
 use quintet_types::{Name, Principal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio::time::MissedTickBehavior;
@@ -39,10 +40,6 @@ struct Followed {
     /// `None`: nobody has looked yet.
     reported: Mutex<Option<Queues>>,
     events: broadcast::Sender<Bytes>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Hub {

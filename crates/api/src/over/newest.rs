@@ -60,13 +60,9 @@ struct Stream {
     heads: BTreeMap<Reverse<Place>, Head>,
 }
 
-/// The end of a search.
-enum SeekResult {
-    Message(Box<Message>, Option<Share>),
-    /// No message fits before this place, and there are more behind it.
-    Nothing(Cursor),
-    End,
-}
+/// The end of a search: the priority and place of a message, with its share of the memory. Without
+/// one no message fits before this place, and there are more behind it.
+type Found = (u32, Place, Option<(Message, Option<Share>)>);
 
 /// The page of dead messages behind a cursor, `max` at most; see [`Api::over`].
 ///
@@ -163,14 +159,8 @@ impl Newest<'_> {
         let begin = self.streams[stream].after.unwrap_or(top);
         let mut before = begin;
         loop {
-            let result = self.seek(&state_list, before).await?;
-            let (priority, place, message) = match result {
-                SeekResult::End => return Ok(()),
-                SeekResult::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
-                SeekResult::Message(message, room) => {
-                    let (priority, place) = state_list.place(&message);
-                    (priority, place, Some((*message, room)))
-                }
+            let Some((priority, place, message)) = self.seek(&state_list, before).await? else {
+                return Ok(());
             };
             state_list.priority = priority;
             if place >= begin {
@@ -201,7 +191,11 @@ impl Newest<'_> {
     }
 
     /// The newest message of a list, or of those with a lower number, before this place in it.
-    async fn seek(&mut self, state_list: &StateList, before: Place) -> Result<SeekResult, Problem> {
+    async fn seek(
+        &mut self,
+        state_list: &StateList,
+        before: Place,
+    ) -> Result<Option<Found>, Problem> {
         let (state, filter) = match state_list.buried {
             true => (ListState::Buried, Filter::default()),
             false => (
@@ -234,18 +228,20 @@ impl Newest<'_> {
             let bulk_done = self.api.bulk_done(self.requester, bulk_op.clone()).await;
             let (bulk_done, room) = match bulk_done {
                 // It was deleted since its numbers were read.
-                Err(problem) if problem.status == 404 => return Ok(SeekResult::End),
+                Err(problem) if problem.status == 404 => return Ok(None),
                 bulk_done => bulk_done?,
             };
             if let Some(message) = bulk_done.messages.into_iter().next() {
-                return Ok(SeekResult::Message(Box::new(message), room));
+                let (priority, place) = state_list.place(&message);
+                return Ok(Some((priority, place, Some((message, room)))));
             }
             match bulk_done.next {
                 Some(next) => bulk_op.after = Some(next),
-                None => return Ok(SeekResult::End),
+                None => return Ok(None),
             }
         }
-        Ok(bulk_op.after.map_or(SeekResult::End, SeekResult::Nothing))
+        let at = bulk_op.after.map(|after| after.order);
+        Ok(at.map(|(priority, position, id)| (priority, (position, id), None)))
     }
 
     async fn merge(&mut self) -> Result<Over, Problem> {
@@ -288,13 +284,8 @@ impl Newest<'_> {
         place: Place,
         state_list: StateList,
     ) -> Result<(), Problem> {
-        let (priority, place, message) = match self.seek(&state_list, place).await? {
-            SeekResult::End => return Ok(()),
-            SeekResult::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
-            SeekResult::Message(message, room) => {
-                let (priority, place) = state_list.place(&message);
-                (priority, place, Some((*message, room)))
-            }
+        let Some((priority, place, message)) = self.seek(&state_list, place).await? else {
+            return Ok(());
         };
         // Else it is of another list, which has its own head.
         if priority == state_list.priority {

@@ -59,31 +59,25 @@ pub(super) use quintet::Site;
 pub(super) use rq::{Folder as RqFolder, Messages as RqMessages};
 pub(super) use sqs::Place as SqsPlace;
 
+/// All queues of a running server, or one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    /// HOST:PORT.
+    address: String,
+    password: Option<String>,
+    /// All without one.
+    queue: Option<String>,
+}
+
 /// A source of `--from`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// A running beanstalkd, all tubes or one of them.
-    Beanstalk {
-        /// HOST:PORT.
-        address: String,
-        /// All without one.
-        tube: Option<String>,
-    },
+    Beanstalk(Remote),
     /// A running Kestrel or Darner, all queues or one of them.
-    Kestrel {
-        /// HOST:PORT.
-        address: String,
-        /// All without one.
-        queue: Option<String>,
-    },
+    Kestrel(Remote),
     /// A running Faktory, all queues or one of them.
-    Faktory {
-        /// HOST:PORT.
-        address: String,
-        password: Option<String>,
-        /// All without one.
-        queue: Option<String>,
-    },
+    Faktory(Remote),
     /// Another running Quintet, all queues or one of them.
     Quintet(Site),
     /// Amazon SQS, all queues of a region or one of them.
@@ -100,9 +94,7 @@ impl Origin {
     /// The one queue that is requested.
     pub(super) fn queue(&self) -> Option<&str> {
         match self {
-            Self::Beanstalk { tube: queue, .. }
-            | Self::Kestrel { queue, .. }
-            | Self::Faktory { queue, .. } => queue.as_deref(),
+            Self::Beanstalk(at) | Self::Kestrel(at) | Self::Faktory(at) => at.queue.as_deref(),
             Self::Quintet(site) => site.queue.as_deref(),
             Self::Sqs(place) => place.queue.as_deref(),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => None,
@@ -112,9 +104,9 @@ impl Origin {
     /// The running server, for people; `None`: files.
     pub(super) fn server(&self) -> Option<String> {
         match self {
-            Self::Beanstalk { address, .. } => Some(format!("beanstalkd at {address}")),
-            Self::Kestrel { address, .. } => Some(format!("the queue server at {address}")),
-            Self::Faktory { address, .. } => Some(format!("the Faktory at {address}")),
+            Self::Beanstalk(at) => Some(format!("beanstalkd at {}", at.address)),
+            Self::Kestrel(at) => Some(format!("the queue server at {}", at.address)),
+            Self::Faktory(at) => Some(format!("the Faktory at {}", at.address)),
             Self::Quintet(site) => Some(format!("the Quintet at {}", site.shown())),
             Self::Sqs(_) => Some("SQS".to_owned()),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => None,
@@ -133,21 +125,17 @@ impl Origin {
     ) -> Result<Box<dyn Peer>> {
         let stop = Arc::clone(stop);
         Ok(match self {
-            Self::Beanstalk { address, tube } => {
-                let only = tube.clone();
-                Box::new(beanstalk::Beanstalk::connect(address, only, stop)?)
+            Self::Beanstalk(at) => {
+                let only = at.queue.clone();
+                Box::new(beanstalk::Beanstalk::connect(&at.address, only, stop)?)
             }
-            Self::Kestrel { address, queue } => {
-                let only = queue.clone();
-                Box::new(kestrel::Kestrel::connect(address, only, stop)?)
+            Self::Kestrel(at) => {
+                let only = at.queue.clone();
+                Box::new(kestrel::Kestrel::connect(&at.address, only, stop)?)
             }
-            Self::Faktory {
-                address,
-                password,
-                queue,
-            } => {
-                let (password, only) = (password.as_deref(), queue.clone());
-                Box::new(faktory::Faktory::connect(address, password, only, stop)?)
+            Self::Faktory(at) => {
+                let (word, only) = (at.password.as_deref(), at.queue.clone());
+                Box::new(faktory::Faktory::connect(&at.address, word, only, stop)?)
             }
             Self::Quintet(site) => Box::new(quintet::Quintet::connect(site, ca, stop)?),
             Self::Sqs(place) => Box::new(sqs::Sqs::connect(place, ca, stop)?),
@@ -176,27 +164,20 @@ impl std::str::FromStr for Origin {
         let (scheme, rest) = text
             .split_once(':')
             .ok_or_else(|| format!("\"{text}\" is not a source; sources are {KINDS}"))?;
+        let files = |of: fn(PathBuf) -> Self, what: &str| match rest {
+            "" => Err(format!("name the {what}")),
+            path => Ok(of(path.into())),
+        };
         match scheme {
-            "beanstalk" | "beanstalkd" => {
-                let (address, tube) = remote(rest, BEANSTALK_PORT)?;
-                Ok(Self::Beanstalk { address, tube })
-            }
-            "kestrel" | "darner" | "memcache" => {
-                let (address, queue) = remote(rest, KESTREL_PORT)?;
-                Ok(Self::Kestrel { address, queue })
-            }
+            "beanstalk" | "beanstalkd" => remote(rest, BEANSTALK_PORT).map(Self::Beanstalk),
+            "kestrel" | "darner" | "memcache" => remote(rest, KESTREL_PORT).map(Self::Kestrel),
             "faktory" => faktory_place(rest),
             "sqs" => sqs_place(rest),
             "quintet" | "quintet+http" => site("http", rest),
             "quintet+https" => site("https", rest),
-            "binlog" if rest.is_empty() => Err("name the directory: binlog:DIR".to_owned()),
-            "binlog" => Ok(Self::Binlog(rest.into())),
-            "kestrel-journal" if rest.is_empty() => {
-                Err("name the file: kestrel-journal:FILE".to_owned())
-            }
-            "kestrel-journal" => Ok(Self::Journal(rest.into())),
-            "rq" if rest.is_empty() => Err("name the folder: rq:FOLDER".to_owned()),
-            "rq" => Ok(Self::Rq(rest.into())),
+            "binlog" => files(Self::Binlog, "directory: binlog:DIR"),
+            "kestrel-journal" => files(Self::Journal, "file: kestrel-journal:FILE"),
+            "rq" => files(Self::Rq, "folder: rq:FOLDER"),
             _ => Err(format!(
                 "\"{scheme}:\" is not a source; sources are {KINDS}"
             )),
@@ -204,47 +185,48 @@ impl std::str::FromStr for Origin {
     }
 }
 
+const NO_ADDRESS: &str = "the address is missing: write //HOST:PORT after the scheme";
+
+/// A text without the `%XX` of addresses.
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// A queue's name, if there is one.
+fn named(name: &str) -> Option<String> {
+    Some(name.to_owned()).filter(|name| !name.is_empty())
+}
+
 /// `//HOST[:PORT][/NAME]`.
-fn remote(rest: &str, port: u16) -> Result<(String, Option<String>), String> {
-    let rest = rest
-        .strip_prefix("//")
-        .ok_or("the address is missing: write //HOST:PORT after the scheme")?;
-    let (host, name) = rest
-        .split_once('/')
-        .map_or((rest, ""), |(host, name)| (host, name));
+fn remote(rest: &str, port: u16) -> Result<Remote, String> {
+    let rest = rest.strip_prefix("//").ok_or(NO_ADDRESS)?;
+    let (host, name) = rest.split_once('/').unwrap_or((rest, ""));
     if host.is_empty() {
-        return Err("the address is missing: write //HOST:PORT after the scheme".to_owned());
+        return Err(NO_ADDRESS.to_owned());
     }
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     let address = match behind.contains(':') {
         true => host.to_owned(),
         false => format!("{host}:{port}"),
     };
-    Ok((
+    Ok(Remote {
         address,
-        Some(name.to_owned()).filter(|name| !name.is_empty()),
-    ))
+        password: None,
+        queue: named(name),
+    })
 }
 
 /// `//[:PASSWORD@]HOST[:PORT][/QUEUE]` of a Faktory.
 fn faktory_place(rest: &str) -> Result<Origin, String> {
-    let rest = rest
-        .strip_prefix("//")
-        .ok_or("the address is missing: write //HOST:PORT after the scheme")?;
-    let (password, rest) = match rest.rsplit_once('@') {
-        Some((login, rest)) => (
-            Some(login.split_once(':').map_or(login, |(_, word)| word)),
-            rest,
-        ),
-        None => (None, rest),
+    let rest = rest.strip_prefix("//").ok_or(NO_ADDRESS)?;
+    let Some((login, rest)) = rest.rsplit_once('@') else {
+        return remote(&format!("//{rest}"), FAKTORY_PORT).map(Origin::Faktory);
     };
-    let (address, queue) = remote(&format!("//{rest}"), FAKTORY_PORT)?;
-    let decoded = |word: &str| percent_decode_str(word).decode_utf8_lossy().into_owned();
-    Ok(Origin::Faktory {
-        address,
-        password: password.map(decoded),
-        queue,
-    })
+    let password = login.split_once(':').map_or(login, |(_, word)| word);
+    Ok(Origin::Faktory(Remote {
+        password: Some(decoded(password)),
+        ..remote(&format!("//{rest}"), FAKTORY_PORT)?
+    }))
 }
 
 /// `//[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]` of another Quintet.
@@ -255,8 +237,7 @@ fn site(scheme: &str, rest: &str) -> Result<Origin, String> {
         Some((login, host)) => (Some(login), host),
         None => (None, &rest[..end]),
     };
-    let (address, queue) = remote(&format!("//{host}{}", &rest[end..]), QUINTET_PORT)?;
-    let decoded = |login: &str| percent_decode_str(login).decode_utf8_lossy().into_owned();
+    let Remote { address, queue, .. } = remote(&format!("//{host}{}", &rest[end..]), QUINTET_PORT)?;
     let url = format!("{scheme}://{address}");
     if url.parse::<ureq::http::Uri>().is_err() {
         return Err(format!(
@@ -276,15 +257,15 @@ fn sqs_place(rest: &str) -> Result<Origin, String> {
         .strip_prefix("//")
         .ok_or("name the queue: sqs://QUEUE")?;
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (account, queue) = match path.trim_end_matches('/').rsplit_once('/') {
-        Some((account, queue)) => (Some(account.to_owned()), queue),
-        None => (None, path.trim_end_matches('/')),
+    let path = path.trim_end_matches('/');
+    let (account, queue) = match path.rsplit_once('/') {
+        Some((account, queue)) => (Some(account.to_owned()), named(queue)),
+        None => (None, named(path)),
     };
-    let queue = Some(queue.to_owned()).filter(|queue| !queue.is_empty());
     let (mut region, mut endpoint) = (None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
+        let value = decoded(value);
         match name {
             "region" => region = Some(value),
             "endpoint" => {
@@ -313,7 +294,7 @@ fn sqs_place(rest: &str) -> Result<Origin, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Origin, Site, SqsPlace};
+    use super::{Origin, Remote, Site, SqsPlace};
 
     fn sqs(account: Option<&str>, queue: Option<&str>, supplied: [Option<&str>; 2]) -> Origin {
         let [region, endpoint] = supplied.map(|text| text.map(str::to_owned));
@@ -333,11 +314,16 @@ mod tests {
         })
     }
 
-    fn beanstalk(address: &str, tube: Option<&str>) -> Origin {
-        Origin::Beanstalk {
+    fn remote(address: &str, password: Option<&str>, queue: Option<&str>) -> Remote {
+        Remote {
             address: address.to_owned(),
-            tube: tube.map(str::to_owned),
+            password: password.map(str::to_owned),
+            queue: queue.map(str::to_owned),
         }
+    }
+
+    fn beanstalk(address: &str, tube: Option<&str>) -> Origin {
+        Origin::Beanstalk(remote(address, None, tube))
     }
 
     #[test]
@@ -347,11 +333,7 @@ mod tests {
             ("beanstalk://a/", beanstalk("a:11300", None)),
             (
                 "faktory://:s%40x@a/q",
-                Origin::Faktory {
-                    address: "a:7419".to_owned(),
-                    password: Some("s@x".to_owned()),
-                    queue: Some("q".to_owned()),
-                },
+                Origin::Faktory(remote("a:7419", Some("s@x"), Some("q"))),
             ),
             (
                 "beanstalk://[::1]/mail",
@@ -363,10 +345,7 @@ mod tests {
             ),
             (
                 "darner://a/mail",
-                Origin::Kestrel {
-                    address: "a:22133".to_owned(),
-                    queue: Some("mail".to_owned()),
-                },
+                Origin::Kestrel(remote("a:22133", None, Some("mail"))),
             ),
             ("quintet://a", quintet("http://a:3333", None, None)),
             (

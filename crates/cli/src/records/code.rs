@@ -38,44 +38,28 @@ const STATES: [Standing; 7] = [
 /// Appends a head, without its queue.
 pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
     let numbers = optional(head);
-    let mut bits = if head.not_selectable {
-        has::NOT_SELECTABLE
-    } else {
-        0
-    };
-    bits |= numbers
-        .iter()
-        .filter(|(_, value)| value.is_some())
-        .map(|(bit, _)| bit)
-        .sum::<u64>();
-    for (bit, is) in [
+    let others = [
+        (has::NOT_SELECTABLE, head.not_selectable),
         (has::KEY, head.key.is_some()),
         (has::NAME, head.name.is_some()),
         (has::ATTRS, !head.attrs.is_empty()),
         (has::STATUS, !head.status.0.is_empty()),
-    ] {
-        bits |= if is { bit } else { 0 };
-    }
-    varint::put(out, bits);
+    ];
+    let of_numbers = numbers.iter().map(|(bit, value)| (*bit, value.is_some()));
+    let there = of_numbers.chain(others).filter(|(_, is)| *is);
+    varint::put(out, there.map(|(bit, _)| bit).sum());
     varint::put(out, head.id);
     let state = STATES.iter().position(|&state| state == head.state);
     varint::put(out, state.unwrap_or(0) as u64);
-    varint::put(
-        out,
-        u64::from(head.priority.unwrap_or(quintet_types::PRIORITY_DEFAULT)),
-    );
+    let priority = head.priority.unwrap_or(quintet_types::PRIORITY_DEFAULT);
+    varint::put(out, u64::from(priority));
     varint::put(out, ((head.place << 1) ^ (head.place >> 63)) as u64);
     varint::put(out, head.created_ms.unwrap_or(0));
-    for (_, value) in numbers {
-        if let Some(value) = value {
-            varint::put(out, value);
-        }
+    for value in numbers.iter().filter_map(|(_, value)| *value) {
+        varint::put(out, value);
     }
-    if let Some(key) = &head.key {
-        text(out, key);
-    }
-    if let Some(name) = &head.name {
-        text(out, name);
+    for word in [&head.key, &head.name].into_iter().flatten() {
+        text(out, word);
     }
     if !head.attrs.is_empty() {
         varint::put(out, head.attrs.len() as u64);
@@ -137,24 +121,18 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
     let (reserves, timeouts) = (count(has::RESERVES)?, count(has::TIMEOUTS)?);
     let (releases, buries) = (count(has::RELEASES)?, count(has::BURIES)?);
     let kicks = count(has::KICKS)?;
-    let key = match bits & has::KEY {
-        0 => None,
-        _ => Some(take_text(from)?),
+    let word = |bit: u64, from: &mut &[u8]| match bits & bit {
+        0 => Some(None),
+        _ => take_text(from).map(Some),
     };
-    let name = match bits & has::NAME {
-        0 => None,
-        _ => Some(take_text(from)?),
-    };
+    let (key, name) = (word(has::KEY, from)?, word(has::NAME, from)?);
     let mut attrs = Vec::new();
     if bits & has::ATTRS != 0 {
         for _ in 0..varint::take(from)? {
             attrs.push((take_text(from)?, take_text(from)?));
         }
     }
-    let status = match bits & has::STATUS {
-        0 => Text::default(),
-        _ => take_text(from)?,
-    };
+    let status = word(has::STATUS, from)?.unwrap_or_default();
     Some(Head {
         queue: queue.to_owned(),
         id,

@@ -16,7 +16,6 @@ use serde_json::{Map, Value, json};
 use client::Folder;
 use words::Words;
 
-/// Arguments of `rq`.
 #[derive(clap::Args)]
 #[command(
     disable_help_flag = true,

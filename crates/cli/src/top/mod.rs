@@ -24,7 +24,6 @@ use super::verbs::{Bulk, CONNECTIONS, PURGE, RETRY, duration, queue, shown};
 use screen::{Act, Column, Key, Page, Screen};
 use snapshot::{Connection, Dead, Findings, Queue, Snapshot};
 
-/// Arguments of `top`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Keys: up and down select a queue, Enter shows its details, d its dead letters. a lists the queues
@@ -40,8 +39,6 @@ Examples:
   quintet top --filter mail --every 5s
   quintet top --once | head")]
 pub(super) struct Top {
-    #[command(flatten)]
-    at: Where,
     /// Time between two updates.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     every: u64,
@@ -54,14 +51,14 @@ pub(super) struct Top {
 }
 
 impl Top {
-    pub(super) fn run(self) -> Result<ExitCode> {
-        let api = Api::connect(&self.at)?;
+    pub(super) fn run(self, at: Where) -> Result<ExitCode> {
+        let api = Api::connect(&at)?;
         let mut server = Server {
             api,
             // It was said once, and a screen has no place for it.
             at: Where {
                 verbose: false,
-                ..self.at
+                ..at
             },
             began: Instant::now(),
         };

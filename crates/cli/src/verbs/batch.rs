@@ -6,12 +6,11 @@ use anyhow::{Context as _, Result};
 use quintet_types::{BatchId, CancelledAs};
 use serde_json::{Value, json};
 
-use super::super::Where;
 use super::super::api::Api;
 use super::super::table::print_list;
+use super::super::{On, Where};
 use super::clients::shown;
 
-/// Arguments of `batch`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -23,8 +22,6 @@ use super::clients::shown;
                   (finished). See docs/batches.md."
 )]
 pub(in super::super) struct Batch {
-    #[command(flatten)]
-    at: Where,
     /// Print a line of JSON for each batch.
     #[arg(long)]
     json: bool,
@@ -41,25 +38,23 @@ enum Act {
                         forgets the batch after batch_open_time unless you commit it. A file has \
                         the JSON of POST /api/v1/batches."
     )]
-    New(New),
+    New(On<New>),
     /// Show batches.
     #[command(after_help = "Example:\n  quintet batch show b-0000000000000007")]
-    Show(Steer),
+    Show(On<Steer>),
     /// Allow new messages again.
     #[command(after_help = "Example:\n  quintet batch open b-0000000000000007")]
-    Open(Steer),
+    Open(On<Steer>),
     /// Accept no more messages, and put the callbacks when they are due.
     #[command(after_help = "Example:\n  quintet batch commit b-0000000000000007")]
-    Commit(Steer),
+    Commit(On<Steer>),
     /// Forget batches, without their callbacks.
     #[command(after_help = "Example:\n  quintet batch forget b-0000000000000007")]
-    Forget(Steer),
+    Forget(On<Steer>),
 }
 
 #[derive(clap::Args)]
 struct New {
-    #[command(flatten)]
-    at: Where,
     /// Put this text into this queue when all messages have run.
     #[arg(long, value_name = "QUEUE=TEXT", value_parser = super::pair)]
     complete: Option<(String, String)>,
@@ -85,8 +80,6 @@ struct New {
 
 #[derive(clap::Args)]
 struct Steer {
-    #[command(flatten)]
-    at: Where,
     /// Ids of batches.
     #[arg(required = true, value_name = "BATCH")]
     ids: Vec<String>,
@@ -96,7 +89,7 @@ struct Steer {
 }
 
 impl Batch {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         match self.act {
             Some(Act::New(new)) => return new.run(),
             Some(Act::Show(steer)) => return steer.run(""),
@@ -105,20 +98,19 @@ impl Batch {
             Some(Act::Forget(steer)) => return steer.forget(),
             None => {}
         }
-        let all =
-            Api::connect(&self.at)?.pages("/batches?limit=1000", "batches", "next", "after")?;
+        let all = Api::connect(&at)?.pages("/batches?limit=1000", "batches", "next", "after")?;
         list(&all, self.json)
     }
 }
 
-impl New {
+impl On<New> {
     fn run(self) -> Result<()> {
-        let of = match &self.file {
+        let of = match &self.does.file {
             Some(file) => super::json_of(file)?,
             None => self.definition(),
         };
         let batch = self.at.api("POST", "/batches", Some(&of))?;
-        match self.json {
+        match self.does.json {
             true => writeln!(stdout(), "{batch}")?,
             false => writeln!(stdout(), "{}", shown(&batch["id"]))?,
         }
@@ -131,37 +123,37 @@ impl New {
             of.map(|(queue, body)| json!({ "queue": queue, "body": body }))
         };
         super::given(json!({
-            "complete": callback(&self.complete),
-            "success": callback(&self.success),
-            "description": self.description,
-            "parent": self.parent,
-            "cancelled": self.cancelled,
+            "complete": callback(&self.does.complete),
+            "success": callback(&self.does.success),
+            "description": self.does.description,
+            "parent": self.does.parent,
+            "cancelled": self.does.cancelled,
         }))
     }
 }
 
-impl Steer {
+impl On<Steer> {
     /// Shows the batches, or does to each what this end of its address says.
     fn run(self, act: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let method = if act.is_empty() { "GET" } else { "POST" };
-        let all = self.ids.iter().map(|id| {
+        let all = self.does.ids.iter().map(|id| {
             let path = format!("{}{act}", path(id)?);
             api.ask(method, &path, None)
         });
-        list(&all.collect::<Result<Vec<_>>>()?, self.json)
+        list(&all.collect::<Result<Vec<_>>>()?, self.does.json)
     }
 
     /// Shows each as it was last.
     fn forget(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
-        let all = self.ids.iter().map(|id| {
+        let all = self.does.ids.iter().map(|id| {
             let path = path(id)?;
             let batch = api.get(&path)?;
             api.ask("DELETE", &path, None)?;
             Ok(batch)
         });
-        list(&all.collect::<Result<Vec<_>>>()?, self.json)
+        list(&all.collect::<Result<Vec<_>>>()?, self.does.json)
     }
 }
 

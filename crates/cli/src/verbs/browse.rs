@@ -5,7 +5,6 @@ use std::io::{Write as _, stderr, stdout};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::table::{age, seen_bytes, table};
 use super::bulk::Which;
@@ -15,7 +14,6 @@ const PREVIEW: usize = 60;
 /// Messages of a page at most.
 const PAGE: u32 = 1000;
 
-/// Arguments of `browse`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet browse work                        the next messages\n  \
@@ -26,8 +24,6 @@ const PAGE: u32 = 1000;
                         line shows the --after option that continues."
 )]
 pub(in super::super) struct Browse {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     queue: String,
     /// State of the messages.
@@ -47,8 +43,7 @@ pub(in super::super) struct Browse {
 }
 
 impl Browse {
-    pub(in super::super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<()> {
         let bodies = if self.json { "whole" } else { "start" };
         let path = format!(
             "/queues/{}/records?bodies={bodies}&state={}{}",

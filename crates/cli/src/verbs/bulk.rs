@@ -341,7 +341,11 @@ fn walk(
     let mut asks = always || most > 0;
     while asks {
         request.insert("max".into(), (most - matched).into());
-        let reply = api.ask("POST", &path, Some(&request.clone().into()))?;
+        let reply = api.ask("POST", &path, Some(&request.clone().into()));
+        let reply = match matched {
+            0 => reply?,
+            _ => reply.with_context(|| format!("stopped after {matched} {}", nouns(matched)))?,
+        };
         let count = reply["messages"].as_u64();
         let count = count.context("the server is of another version")?;
         matched += count;

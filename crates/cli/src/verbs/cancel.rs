@@ -5,12 +5,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::json;
 
-use super::super::Where;
 use super::super::api::Api;
 use super::bulk::{Bulk, How, OF_MANY, Which};
 use super::duration;
 
-/// Arguments of `cancel`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet cancel --id 1234 --reason 'ordered twice'\n  quintet \
@@ -22,8 +20,6 @@ use super::duration;
                         Then the lease ends, and the message does not come back."
 )]
 pub(in super::super) struct Cancel {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
@@ -55,8 +51,7 @@ const STATES: &[(&str, &str)] = &[
 ];
 
 impl Cancel {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let cancel = json!({ "reason": self.reason, "grace_ms": self.grace });
         if let Some(id) = self.id {
             api.ask("POST", &format!("/messages/{id}/cancel"), Some(&cancel))?;

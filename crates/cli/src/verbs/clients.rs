@@ -11,7 +11,6 @@ use super::super::api::{Api, part};
 use super::super::client::Refused;
 use super::super::table::{age, named, print_list, seen, table};
 
-/// Arguments of `leases`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -22,8 +21,6 @@ use super::super::table::{age, named, print_list, seen, table};
                         extended. WORKER is the name that the holder gives itself."
 )]
 pub(in super::super) struct Leases {
-    #[command(flatten)]
-    at: Where,
     /// Only leases of this queue; for a queue named "release", write -- release.
     queue: Option<String>,
     /// Print a line of JSON for each lease.
@@ -138,11 +135,11 @@ impl ReleaseLeases {
 }
 
 impl Leases {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         if let Some(LeaseAct::Release(release)) = self.act {
             return release.run();
         }
-        let mut api = Api::connect(&self.at)?;
+        let mut api = Api::connect(&at)?;
         let queues = match &self.queue {
             Some(queue) => vec![queue.clone()],
             None => held(&mut api)?,
@@ -281,7 +278,6 @@ fn progress(lease: &Value) -> String {
     }
 }
 
-/// Arguments of `clients`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -291,8 +287,6 @@ fn progress(lease: &Value) -> String {
                         that were taken over HTTP belong to their tokens and stay."
 )]
 pub(in super::super) struct Clients {
-    #[command(flatten)]
-    at: Where,
     /// Print a line of JSON for each connection.
     #[arg(long)]
     json: bool,
@@ -314,14 +308,14 @@ enum Act {
 }
 
 impl Clients {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         if let Some(Act::Close { at, id }) = self.act {
             let id = connection(&at, &id)?;
             at.api("DELETE", &format!("/connections/{id}"), None)?;
             writeln!(stdout(), "connection {id} closed")?;
             return Ok(());
         }
-        let all = Api::connect(&self.at)?.list(CONNECTIONS, "id")?;
+        let all = Api::connect(&at)?.list(CONNECTIONS, "id")?;
         let columns = "id protocol peer user idle unread leases activity";
         print_list(&all, self.json, columns, |client, column| match column {
             "idle" => age(client["idle_ms"].as_u64().unwrap_or(0)),

@@ -5,11 +5,9 @@ use std::io::{Write as _, stdout};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::table::named;
 
-/// Arguments of `fanout`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 From now on each child gets a copy of each message put to the queue, but not of earlier ones. The
@@ -20,8 +18,6 @@ Examples:
   quintet fanout orders audit billing   create orders+audit and orders+billing
   quintet fanout orders                 list the children")]
 pub(in super::super) struct Fanout {
-    #[command(flatten)]
-    at: Where,
     /// Queue to copy puts from
     queue: String,
     /// Children that get copies; none: print the present ones
@@ -33,8 +29,7 @@ pub(in super::super) struct Fanout {
 }
 
 impl Fanout {
-    pub(in super::super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<()> {
         let queue = format!("/queues/{}", part(&self.queue));
         for child in &self.children {
             let name = json!({ "name": child });

@@ -5,13 +5,11 @@ use std::io::{Write as _, stdout};
 use anyhow::Result;
 use serde_json::json;
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::table::{age, print_list, seen};
 use super::clients::shown;
 use super::duration;
 
-/// Arguments of `hold`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet hold calls                                list the held \
@@ -24,8 +22,6 @@ use super::duration;
                   `quintet resume` ends it too. A hold does not shorten a longer hold or pause."
 )]
 pub(in super::super) struct Hold {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     queue: String,
     /// Key of the messages [default: all of the queue].
@@ -51,8 +47,7 @@ fn hold_time(text: &str) -> Result<u64, String> {
 }
 
 impl Hold {
-    pub(in super::super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<()> {
         let queue = part(&self.queue);
         if self.time.is_none() && !self.end {
             let path = format!("/queues/{queue}/keys/held");

@@ -13,7 +13,6 @@ use super::super::Where;
 use super::super::api::Api;
 use super::duration;
 
-/// Arguments of `delete`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet delete 1234\n  quintet delete 1234 1235 --json\n\nThe \
@@ -21,8 +20,6 @@ use super::duration;
                         reserved message."
 )]
 pub(in super::super) struct Delete {
-    #[command(flatten)]
-    at: Where,
     /// Ids of messages.
     #[arg(required = true)]
     ids: Vec<u64>,
@@ -35,8 +32,7 @@ pub(in super::super) struct Delete {
 }
 
 impl Delete {
-    pub(in super::super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<()> {
         for id in self.ids {
             if !self.yes && !confirmed(&mut api, id)? {
                 bail!("message {id} was not deleted");
@@ -77,7 +73,6 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Arguments of `edit`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet edit 1234 --priority 0          the most urgent priority\n  \
@@ -87,8 +82,6 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
                         a new id; its position and its other fields stay."
 )]
 pub(in super::super) struct Edit {
-    #[command(flatten)]
-    at: Where,
     /// Id of the message.
     id: u64,
     /// New priority, from 0, the most urgent, to 4294967295.
@@ -112,7 +105,7 @@ pub(in super::super) struct Edit {
 }
 
 impl Edit {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         let body = match (self.body, self.file) {
             (Some(text), _) => Some(text.into_bytes()),
             (None, Some(path)) => {
@@ -136,7 +129,7 @@ impl Edit {
             bail!("nothing to change: give --priority, --delay, --body or --file");
         }
         let path = format!("/messages/{}", self.id);
-        let reply = self.at.api("PATCH", &path, Some(&of))?;
+        let reply = at.api("PATCH", &path, Some(&of))?;
         let id = &reply["ids"][0];
         match self.json {
             true => writeln!(stdout(), "{}", json!({ "id": id }))?,

@@ -5,11 +5,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::super::Where;
 use super::super::api::Api;
 use super::bulk::{Bulk, How, OF_MANY, Which};
 
-/// Arguments of `move`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet move work later                      all ready messages\n  \
@@ -21,8 +19,6 @@ use super::bulk::{Bulk, How, OF_MANY, Which};
                         stay, and so do messages that are put meanwhile."
 )]
 pub(in super::super) struct Move {
-    #[command(flatten)]
-    at: Where,
     /// Source queue and target queue; with --id only the target.
     #[arg(value_names = ["FROM", "TO"], num_args = 1..=2, required = true)]
     queues: Vec<String>,
@@ -39,8 +35,7 @@ pub(in super::super) struct Move {
 }
 
 impl Move {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let (from, to) = match (self.id, self.queues.as_slice()) {
             (Some(id), [to]) => {
                 let to = json!({ "to": to });

@@ -5,11 +5,9 @@ use std::io::{Write as _, stdout};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::duration;
 
-/// Arguments of `pause`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet pause work             until quintet resume\n  quintet \
@@ -18,8 +16,6 @@ use super::duration;
                         pause` is different: it pauses the scripts of RQ."
 )]
 pub(in super::super) struct Pause {
-    #[command(flatten)]
-    at: Where,
     /// Names of queues.
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
@@ -31,12 +27,9 @@ pub(in super::super) struct Pause {
     json: bool,
 }
 
-/// Arguments of `resume`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quintet resume work")]
 pub(in super::super) struct Resume {
-    #[command(flatten)]
-    at: Where,
     /// Names of queues.
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
@@ -46,36 +39,29 @@ pub(in super::super) struct Resume {
 }
 
 impl Pause {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, api: Api) -> Result<()> {
         // No time is no pause.
         let (act, body) = match self.time {
             Some(0) => ("resume", None),
             time => ("pause", Some(json!({ "for_ms": time }))),
         };
-        each(&self.at, &self.queues, (act, body), "paused", self.json)
+        each(api, &self.queues, (act, body), "paused", self.json)
     }
 }
 
 impl Resume {
-    pub(in super::super) fn run(self) -> Result<()> {
-        each(
-            &self.at,
-            &self.queues,
-            ("resume", None),
-            "resumed",
-            self.json,
-        )
+    pub(in super::super) fn run(self, api: Api) -> Result<()> {
+        each(api, &self.queues, ("resume", None), "resumed", self.json)
     }
 }
 
 fn each(
-    at: &Where,
+    mut api: Api,
     queues: &[String],
     (act, body): (&str, Option<Value>),
     done: &str,
     as_json: bool,
 ) -> Result<()> {
-    let mut api = Api::connect(at)?;
     for queue in queues {
         api.ask(
             "POST",

@@ -4,11 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::super::Where;
 use super::super::api::Api;
 use super::bulk::{Bulk, How, PURGE, Which};
 
-/// Arguments of `purge`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet purge work --dry-run              only their number\n  \
@@ -20,8 +18,6 @@ use super::bulk::{Bulk, How, PURGE, Which};
                         Ctrl-C stops within about a second; messages purged by then are gone."
 )]
 pub(in super::super) struct Purge {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     queue: String,
     /// State of the messages [default: ready and delayed].
@@ -34,10 +30,10 @@ pub(in super::super) struct Purge {
 }
 
 impl Purge {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let one = self.state.as_deref().map(|state| [(state, "purge")]);
         let acts = one.as_ref().map_or(PURGE, |one| &one[..]);
         let bulk = Bulk::of(&self.which, &self.how, &self.queue, acts, "purged");
-        Bulk { asks: true, ..bulk }.run(&mut Api::connect(&self.at)?)
+        Bulk { asks: true, ..bulk }.run(&mut api)
     }
 }

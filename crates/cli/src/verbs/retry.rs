@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use quintet_types::CommandError;
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::client::Refused;
 use super::bulk::{Bulk, How, OF_MANY, RETRY, Which};
 
-/// Arguments of `kick`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet kick work                   buried messages are ready \
@@ -20,8 +18,6 @@ use super::bulk::{Bulk, How, OF_MANY, RETRY, Which};
                         1234"
 )]
 pub(in super::super) struct Kick {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
@@ -38,8 +34,7 @@ pub(in super::super) struct Kick {
 }
 
 impl Kick {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         if let Some(id) = self.id {
             api.ask("POST", &format!("/messages/{id}/kick"), None)?;
             return self.how.report(1, "kicked");
@@ -50,7 +45,6 @@ impl Kick {
     }
 }
 
-/// Arguments of `retry`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet retry work             buried messages and dead letters of \
@@ -59,8 +53,6 @@ impl Kick {
                         return to their source queues (quintet redrive)."
 )]
 pub(in super::super) struct Retry {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
@@ -74,8 +66,7 @@ pub(in super::super) struct Retry {
 }
 
 impl Retry {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let queue = self.queue.as_deref().unwrap_or_default();
         let bulk = Bulk::of(&self.which, &self.how, queue, RETRY, "retried");
         let Some(id) = self.id else {
@@ -109,7 +100,6 @@ fn dead_letters_of(api: &mut Api, queue: &str) -> Option<String> {
     dead.filter(|dead| !dead.is_empty()).map(str::to_owned)
 }
 
-/// Arguments of `redrive`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet redrive dead             return dead letters to their \
@@ -122,8 +112,6 @@ fn dead_letters_of(api: &mut Api, queue: &str) -> Option<String> {
                         messages stay where they are."
 )]
 pub(in super::super) struct Redrive {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue with the dead letters.
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
@@ -140,8 +128,7 @@ pub(in super::super) struct Redrive {
 }
 
 impl Redrive {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         if let Some(id) = self.id {
             redrive_one(&mut api, id)?;
             return self.how.report(1, "redriven");

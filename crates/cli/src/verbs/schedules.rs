@@ -8,13 +8,12 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde_json::{Value, json};
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::table::{print_list, seen};
+use super::super::{On, Where};
 use super::clients::{queue, shown};
 use super::duration;
 
-/// Arguments of `schedule`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -26,8 +25,6 @@ use super::duration;
                   id, skipped, missed, or refused with the reason. See docs/schedules.md."
 )]
 pub(in super::super) struct Schedule {
-    #[command(flatten)]
-    at: Where,
     /// Print a line of JSON for each schedule.
     #[arg(long)]
     json: bool,
@@ -50,30 +47,30 @@ enum Act {
     Put(Box<Define>),
     /// Show schedules as JSON: definition, next due times, last runs.
     #[command(after_help = "Example:\n  quintet schedule show nightly")]
-    Show(Names),
+    Show(On<Names>),
     /// Remove schedules that were created at run time.
     #[command(
         after_help = "Example:\n  quintet schedule remove nightly\n\nMessages of the schedule stay."
     )]
-    Remove(Names),
+    Remove(On<Names>),
     /// Pause schedules: they put nothing until they are resumed.
     #[command(
         after_help = "Example:\n  quintet schedule pause nightly\n\nA pause survives restarts. Due \
                       times within the pause are skipped and do not count as missed."
     )]
-    Pause(Steer),
+    Pause(On<Steer>),
     /// End the pause of schedules.
     #[command(
         after_help = "Example:\n  quintet schedule resume nightly\n\nThe schedule puts from its \
                       next due time on. Skipped due times stay skipped."
     )]
-    Resume(Steer),
+    Resume(On<Steer>),
     /// Put the message of schedules once, now.
     #[command(
         after_help = "Example:\n  quintet schedule run nightly\n\nWorks also for a paused \
                       schedule. The due times do not change."
     )]
-    Run(Steer),
+    Run(On<Steer>),
 }
 
 #[derive(clap::Args)]
@@ -149,8 +146,6 @@ struct Define {
 
 #[derive(clap::Args)]
 struct Names {
-    #[command(flatten)]
-    at: Where,
     /// Names of schedules.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -158,8 +153,6 @@ struct Names {
 
 #[derive(clap::Args)]
 struct Steer {
-    #[command(flatten)]
-    at: Where,
     /// Names of schedules.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -169,7 +162,7 @@ struct Steer {
 }
 
 impl Schedule {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         match self.act {
             Some(Act::Put(define)) => return define.run(),
             Some(Act::Show(names)) => return names.show(),
@@ -184,7 +177,7 @@ impl Schedule {
             None => {}
         }
         let path = "/schedules?limit=1000";
-        let all = Api::connect(&self.at)?.pages(path, "schedules", "next", "after")?;
+        let all = Api::connect(&at)?.pages(path, "schedules", "next", "after")?;
         let columns = "name schedule zone queue next last outcome missed";
         print_list(&all, self.json, columns, cell)
     }
@@ -232,10 +225,10 @@ impl Define {
     }
 }
 
-impl Names {
+impl On<Names> {
     fn show(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
-        for name in &self.names {
+        for name in &self.does.names {
             let response = api.get(&format!("/schedules/{}", part(name)))?;
             writeln!(stdout(), "{response}")?;
         }
@@ -244,7 +237,7 @@ impl Names {
 
     fn remove(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
-        for name in &self.names {
+        for name in &self.does.names {
             api.ask("DELETE", &format!("/schedules/{}", part(name)), None)?;
             writeln!(stdout(), "{} removed", seen(name))?;
         }
@@ -259,13 +252,13 @@ fn moment(text: &str) -> Result<u64, String> {
     at.ok_or_else(|| "takes a moment such as 2027-01-01T09:00:00Z, with its offset".to_owned())
 }
 
-impl Steer {
+impl On<Steer> {
     fn run(self, act: &str, done: &str, was: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
-        for name in &self.names {
+        for name in &self.does.names {
             let mut response =
                 api.ask("POST", &format!("/schedules/{}/{act}", part(name)), None)?;
-            if self.json {
+            if self.does.json {
                 response["name"] = name.as_str().into();
                 writeln!(stdout(), "{response}")?;
                 continue;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use super::super::Where;
+use super::super::api::Api;
 use super::super::client::Refused;
 use super::duration;
 
-/// Arguments of `wait`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit code 0: the server responds; 1: it does not, with the reason on \
@@ -18,8 +18,6 @@ use super::duration;
                   work hello"
 )]
 pub(in super::super) struct Wait {
-    #[command(flatten)]
-    at: Where,
     /// Give up after this time.
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
     for_ms: u64,
@@ -28,7 +26,6 @@ pub(in super::super) struct Wait {
 /// Between two tries of `wait`.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
-/// Arguments of `drain`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  quintet drain && until quintet stats --all | grep -q '^ready  *0'; \
@@ -36,20 +33,12 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
                         `quintet undrain` or the next start. To move the queues of a node to \
                         another one, use `quintet cluster drain`."
 )]
-pub(in super::super) struct Drain {
-    #[command(flatten)]
-    at: Where,
-}
+pub(in super::super) struct Drain;
 
-/// Arguments of `undrain`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quintet undrain")]
-pub(in super::super) struct Undrain {
-    #[command(flatten)]
-    at: Where,
-}
+pub(in super::super) struct Undrain;
 
-/// Arguments of `reload`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  quintet reload\n\nThe server reads its configuration as after \
@@ -57,18 +46,15 @@ pub(in super::super) struct Undrain {
                         the old settings stay, the command prints the reason, and the exit \
                         code is 1."
 )]
-pub(in super::super) struct Reload {
-    #[command(flatten)]
-    at: Where,
-}
+pub(in super::super) struct Reload;
 
 impl Wait {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         let (sender, receiver) = channel();
         // Another server may have the default port; this one's socket comes.
         let at = Where {
             only_sockets: true,
-            ..self.at
+            ..at
         };
         let end = Instant::now() + Duration::from_millis(self.for_ms);
         // A server that reads its log lets clients connect and answers later. This thread ends with
@@ -99,20 +85,20 @@ fn answers(at: &Where) -> Result<()> {
 }
 
 impl Drain {
-    pub(in super::super) fn run(self) -> Result<()> {
-        order(&self.at, "drain", "the server rejects puts from now on")
+    pub(in super::super) fn run(self, api: Api) -> Result<()> {
+        order(api, "drain", "the server rejects puts from now on")
     }
 }
 
 impl Undrain {
-    pub(in super::super) fn run(self) -> Result<()> {
-        order(&self.at, "undrain", "the server accepts puts again")
+    pub(in super::super) fn run(self, api: Api) -> Result<()> {
+        order(api, "undrain", "the server accepts puts again")
     }
 }
 
 impl Reload {
-    pub(in super::super) fn run(self) -> Result<()> {
-        let reply = self.at.api("POST", "/server/reload?wait=true", None)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<()> {
+        let reply = api.ask("POST", "/server/reload?wait=true", None)?;
         writeln!(stdout(), "the server has read its configuration again")?;
         for note in reply["notes"].as_array().into_iter().flatten() {
             writeln!(stdout(), "{}", note.as_str().unwrap_or_default())?;
@@ -121,8 +107,8 @@ impl Reload {
     }
 }
 
-fn order(at: &Where, act: &str, says: &str) -> Result<()> {
-    at.api("POST", &format!("/server/{act}"), None)?;
+fn order(mut api: Api, act: &str, says: &str) -> Result<()> {
+    api.ask("POST", &format!("/server/{act}"), None)?;
     writeln!(stdout(), "{says}")?;
     Ok(())
 }

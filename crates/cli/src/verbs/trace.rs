@@ -11,7 +11,6 @@ use super::super::table::seen_bytes;
 /// Names that a message may have had one after the other.
 const NAMES_MAX: usize = 16;
 
-/// Arguments of `trace`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet trace 1234\n  quintet trace 1234 --json | grep \
@@ -20,8 +19,6 @@ const NAMES_MAX: usize = 16;
                   not who caused them. Below are the attempts that ended without success."
 )]
 pub(in super::super) struct Trace {
-    #[command(flatten)]
-    at: Where,
     /// Ids of messages.
     #[arg(required = true)]
     ids: Vec<u64>,
@@ -31,12 +28,12 @@ pub(in super::super) struct Trace {
 }
 
 impl Trace {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         for first in &self.ids {
             let mut id = *first;
             let mut printed: Vec<serde_json::Value> = Vec::new();
             for _ in 0..NAMES_MAX {
-                let response = self.at.api("GET", &format!("/messages/{id}/trace"), None)?;
+                let response = at.api("GET", &format!("/messages/{id}/trace"), None)?;
                 if self.json {
                     writeln!(stdout(), "{response}")?;
                 } else {

@@ -6,14 +6,12 @@ use anyhow::Result;
 use quintet_types::CommandError;
 use serde_json::Value;
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::client::Refused;
 use super::super::messages::EMPTY;
 use super::super::table::{age, named, print_list, seen};
 use super::clients::shown;
 
-/// Arguments of `track`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet put reports 'march' --name report-7 --tracked\n  quintet \
@@ -24,8 +22,6 @@ use super::clients::shown;
                   one of the names."
 )]
 pub(in super::super) struct Track {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     queue: String,
     /// Names of the messages.
@@ -37,8 +33,7 @@ pub(in super::super) struct Track {
 }
 
 impl Track {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let mut all = Vec::new();
         for name in &self.names {
             let path = format!("/queues/{}/tracks/{}", part(&self.queue), part(name));

@@ -5,12 +5,11 @@ use std::io::{Write as _, stdout};
 
 use anyhow::Result;
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::table::{age, print_list, seen};
+use super::super::{On, Where};
 use super::clients::shown;
 
-/// Arguments of `workers`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -22,8 +21,6 @@ use super::clients::shown;
                   docs/protocols/faktory.md."
 )]
 pub(in super::super) struct Workers {
-    #[command(flatten)]
-    at: Where,
     /// Print a line of JSON for each worker.
     #[arg(long)]
     json: bool,
@@ -36,30 +33,28 @@ enum Act {
     /// Give workers no more jobs, and ask them to finish the present ones.
     #[command(after_help = "Example:\n  quintet workers quiet 4qpc2443vpvai\n\n\
                         The next heartbeat (BEAT) carries it. This cannot be undone.")]
-    Quiet(Steer),
+    Quiet(On<Steer>),
     /// Do the same, and ask the workers to end.
     #[command(after_help = "Example:\n  quintet workers terminate 4qpc2443vpvai\n\n\
                         The next heartbeat (BEAT) carries it. This cannot be undone.")]
-    Terminate(Steer),
+    Terminate(On<Steer>),
 }
 
 #[derive(clap::Args)]
 struct Steer {
-    #[command(flatten)]
-    at: Where,
     /// Names of workers.
     #[arg(required = true, value_name = "WID")]
     wids: Vec<String>,
 }
 
 impl Workers {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         match self.act {
             Some(Act::Quiet(steer)) => return steer.run("quiet", "gets no more jobs"),
             Some(Act::Terminate(steer)) => return steer.run("terminate", "must end"),
             None => {}
         }
-        let all = Api::connect(&self.at)?.list("/workers", "wid")?;
+        let all = Api::connect(&at)?.list("/workers", "wid")?;
         let columns = "wid host pid labels state jobs connections since seen";
         print_list(&all, self.json, columns, |worker, column| {
             let labels = || worker["labels"].as_array().into_iter().flatten();
@@ -74,10 +69,10 @@ impl Workers {
     }
 }
 
-impl Steer {
+impl On<Steer> {
     fn run(self, act: &str, done: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
-        for wid in &self.wids {
+        for wid in &self.does.wids {
             api.ask("POST", &format!("/workers/{}/{act}", part(wid)), None)?;
             writeln!(stdout(), "{} {done}", seen(wid))?;
         }

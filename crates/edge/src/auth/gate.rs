@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quintet_client::shown::plain;
-use quintet_client::{Did, Share};
+use quintet_client::{Did, Entry, Share};
 use quintet_http::{Answer, Counted, Full, Gate, LoginCredentials, Pace, Tell, User};
-use quintet_types::{Name, Principal, Verb};
+use quintet_types::{Name, Operation, Principal, Verb};
 use quintet_wire::LoginRefused;
 
 use super::Security;
@@ -168,14 +168,19 @@ impl Gate for HttpGate {
         self.security.auth.counts(principal, proof)
     }
 
-    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16, did: Did) {
-        let who = self.name_of(principal);
-        let who = who.as_deref().unwrap_or_default();
+    fn note(&self, who: Principal, peer: Option<IpAddr>, act: (Operation, &str), came: (u16, Did)) {
+        let who = self.name_of(who);
         // Names of queues have their own escapes already.
-        let act = plain(act.as_bytes()).replace("\\\\", "\\");
-        let status = status.to_string();
-        let audit = &self.security.audit;
-        audit.note_did(who, peer, "http", &act, &status, did);
+        let request = plain(act.1.as_bytes()).replace("\\\\", "\\");
+        self.security.audit.write(&Entry {
+            who: who.as_deref().unwrap_or_default(),
+            from: peer,
+            said: Some("http"),
+            what: &request,
+            result: &came.0.to_string(),
+            did: came.1,
+            ..Entry::of(act.0)
+        });
     }
 }
 

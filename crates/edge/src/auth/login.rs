@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use anyhow::Result;
 use quintet_auth::{Claim, Fits, Password, Throttle, proof_of_password};
+use quintet_client::Entry;
 use quintet_client::shown::plain;
 use quintet_host::{locked, random, wall_ms};
-use quintet_types::Principal;
+use quintet_types::{Operation, Principal};
 use quintet_wire::LoginRefused;
 
 use super::Security;
@@ -269,7 +270,12 @@ impl Security {
         }
         // Of those that are not looked at there may be any number.
         if matches!(outcome, Ok(_) | Err(LoginRefused::Wrong)) {
-            self.audit.note(&name, address, "login", "", result);
+            self.audit.write(&Entry {
+                who: &name,
+                from: address,
+                result,
+                ..Entry::of(Operation::Login)
+            });
         }
         outcome.map(|(principal, proof)| LoggedIn {
             principal,

@@ -15,10 +15,19 @@ use std::sync::{Arc, Mutex};
 
 use quintet_hooks::{HookError, HookState, Limits, Program, Shared, Who};
 use quintet_host::{Core, locked};
-use quintet_types::{Caller, ClientId};
+use quintet_types::{Caller, ClientId, CommandError, Outcome};
 
 pub(crate) use edge::Did;
 use edge::Shards;
+
+/// The outcome of a command on a thread that could not load the hooks: memory or the like.
+pub(crate) fn not_loaded() -> Outcome {
+    Outcome::Refused(CommandError::NoMemory)
+}
+
+/// There are hooks, and they could not be loaded.
+#[derive(Debug)]
+pub struct NotLoaded;
 
 /// The loaded hook files, which a reload replaces while threads run the old ones.
 pub struct Hooks {
@@ -117,7 +126,7 @@ impl Hooks {
                 });
             }
             // It was loaded on trial before, so this is memory or the like. A thread without hooks
-            // tries again.
+            // tries again, and does nothing for clients until then.
             Err(error) => {
                 if self.failed.swap(version, Ordering::Relaxed) != version {
                     tracing::error!("cannot load the hooks on a thread: {error}");
@@ -130,24 +139,27 @@ impl Hooks {
     }
 
     /// Works with the dispatcher's state, if there are hooks.
+    ///
+    /// # Errors
+    /// There are, and they could not be loaded.
     pub fn at_dispatcher<T>(
         &self,
         core: &Arc<Core>,
         work: impl FnOnce(&mut Runner) -> T,
-    ) -> Option<T> {
+    ) -> Result<Option<T>, NotLoaded> {
         if !self.are_used() {
-            return None;
+            return Ok(None);
         }
         let mut runner = locked(&self.dispatcher);
         self.renew(&mut runner, core);
-        runner.as_mut().map(work)
+        runner.as_mut().map(work).map(Some).ok_or(NotLoaded)
     }
 
     /// Says which events they decide, before any happens: a start does what was due meanwhile.
     pub fn begin(&self, core: &Arc<Core>) {
         let client_id = core.own_client();
         let decide = |runner: &mut Runner| runner.state.pending_decisions(client_id);
-        if let Some(pending_decisions) = self.at_dispatcher(core, decide) {
+        if let Ok(Some(pending_decisions)) = self.at_dispatcher(core, decide) {
             core.want_pending_decisions(pending_decisions);
         }
     }
@@ -159,7 +171,7 @@ impl Hooks {
             let may = runner.state.auth(&who, user, secret);
             (may, runner.take_did())
         });
-        let (may, did) = outcome?;
+        let (may, did) = outcome.ok()??;
         did.see_to(core);
         may
     }

@@ -308,4 +308,29 @@ mod tests {
         }
         assert!(core.take_pending_decisions().is_empty());
     }
+
+    #[test]
+    fn nothing_goes_past_hooks_that_could_not_be_loaded_and_they_are_loaded_later() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let core = open(dir.path(), &Settings::default());
+        let hooks = Hooks::load(None, &Limits::default()).expect("there are none");
+        assert!(matches!(hooks.at_dispatcher(&core, |_| ()), Ok(None)));
+        // Each load makes a metric of its own, for which there is no room after the trial.
+        let text = "quintet.metric('m' .. quintet.time.now(), 1)";
+        let shared = Arc::clone(&hooks.shared);
+        let bad = Program::from_text("hooks.lua", text, &Limits::default(), shared);
+        let tried = core.clock.now() + 10;
+        while core.clock.now() <= tried {
+            std::hint::spin_loop();
+        }
+        let mut metrics = 0;
+        while hooks.shared.metrics.add(&format!("x{metrics}"), 1.0) {
+            metrics += 1;
+        }
+        *locked(&hooks.current) = Some(bad.expect("they load on trial"));
+        hooks.version.fetch_add(1, Ordering::Release);
+        assert!(hooks.at_dispatcher(&core, |_| ()).is_err());
+        *locked(&hooks.current) = Some(program("function before_put(msg) end"));
+        assert!(matches!(hooks.at_dispatcher(&core, |_| ()), Ok(Some(()))));
+    }
 }

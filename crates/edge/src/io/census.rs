@@ -332,7 +332,7 @@ impl IoThread {
         conn.half_close = None;
         let response = ServerResponse::Host(text);
         if let Some(act) = conn.unfinished.take() {
-            edge.audit_act(conn, &act, result_of(&response), Did::default());
+            edge.audit(conn, &act, result_of(&response), Did::default());
         }
         self.replies.push(DueReply::of(response));
         self.encode(slot, &edge);

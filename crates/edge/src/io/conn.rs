@@ -178,6 +178,8 @@ pub(super) struct Conn {
     pub(super) charged: u64,
     /// The socket took no more; room is watched for.
     pub(super) blocked: bool,
+    /// When its output has left it is handed on to the next process instead of closing.
+    pub(super) goes_on: bool,
     pub(super) listed: Listed,
     pub(super) active: Instant,
 }
@@ -285,6 +287,7 @@ impl Conn {
             meter,
             charged: 0,
             blocked: false,
+            goes_on: false,
             listed: Listed::default(),
             active: Instant::now(),
         }

@@ -3,17 +3,22 @@
 use std::sync::Arc;
 
 use quintet_host::{Access, Decided};
-use quintet_types::Command;
+use quintet_types::{Command, Name};
 use quintet_wire::{ClientRequest, HostRequest, ServerResponse};
 
 use super::conn::{DueReply, Standing, Wait};
 use super::counts::Family;
 use super::hooked;
 use super::mail::Mail;
-use super::operations::{Administers, administers, did_of, result_of, subject_of};
+use super::operations::{Administers, administers, did_of, result_of};
 use super::thread::IoThread;
 use super::turn::{bytes_in, is_undone};
 use crate::edge::Edge;
+use crate::hooks::not_loaded;
+
+/// The reason may quote lines of the file, and so what is secret.
+const NOT_RELOADED: &str =
+    "not reloaded, the old settings stay: see the server's log for the reason";
 
 impl IoThread {
     /// Decides `self.asks` in order, with the events of hooks around each where
@@ -21,6 +26,7 @@ impl IoThread {
     pub(super) fn decide(&mut self, slot: u32, edge: &Arc<Edge>) {
         // What was read in this turn may have been sent since it began.
         self.now = edge.core.clock.now();
+        let lacks_hooks = self.lacks_hooks();
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
@@ -52,9 +58,8 @@ impl IoThread {
                             bytes: take.bytes_in_line(),
                         });
                     }
-                    let operator = edge.is_operator(conn.listener);
                     let what = command.about();
-                    let act = administers(&command, what, operator);
+                    let act = administers(&command, what);
                     let verb = what.verb;
                     protocol.command(verb);
                     access.is_for(verb);
@@ -66,6 +71,10 @@ impl IoThread {
                                 hooked::submit(runner, conn, edge, command, undone, &mut access);
                             self.replies.extend(reply);
                         }
+                        _ if lacks_hooks => self.replies.push(DueReply {
+                            response: ServerResponse::Engine(not_loaded(), Name::default()),
+                            ..DueReply::own()
+                        }),
                         _ => {
                             if let Decided::Now(outcome, queue, required) =
                                 access.submit(conn.caller, command)
@@ -83,12 +92,8 @@ impl IoThread {
                     match (act, self.replies.last().filter(|_| !later)) {
                         (Some(act), Some(reply)) if act.is_nothing(&reply.response) => {}
                         (Some(act), Some(reply)) => {
-                            edge.audit_act(
-                                conn,
-                                &act,
-                                result_of(&reply.response),
-                                did_of(&act, &reply.response),
-                            );
+                            let did = did_of(&act, &reply.response);
+                            edge.audit(conn, &act, result_of(&reply.response), did);
                         }
                         (Some(act), None) => conn.unfinished = Some(Box::new(act)),
                         (None, _) => {}
@@ -108,15 +113,17 @@ impl IoThread {
                     if edge.security.auth.may_server(conn.caller.principal) =>
                 {
                     // Written down when it is known what came of it.
-                    conn.unfinished = Some(Box::new(Administers {
-                        act: ask.name(),
-                        what: subject_of(&ask),
-                        step: None,
-                    }));
+                    conn.unfinished = Some(Box::new(Administers::of_host(&ask)));
                     let client_id = conn.caller.client_id;
                     let mailbox = Arc::clone(&edge.mail[self.index]);
-                    let notify = Box::new(move |text| mailbox.leave(Mail::Answer(client_id, text)));
-                    self.operator.reload(conn.caller.principal, notify);
+                    let notify = move |came: Result<Vec<String>, String>| {
+                        let text = came
+                            .map(|_| String::new())
+                            .map_err(|_| NOT_RELOADED.to_owned());
+                        mailbox.leave(Mail::Answer(client_id, text));
+                    };
+                    self.operator
+                        .reload(conn.caller.principal, Box::new(notify));
                     wait = Some(Wait::default());
                 }
                 ClientRequest::Host(host) => self.replies.push(DueReply {

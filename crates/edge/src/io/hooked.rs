@@ -18,9 +18,16 @@ impl IoThread {
     /// Takes up hooks that have changed.
     #[inline]
     pub(super) fn renew_hooks(&mut self) {
-        if self.edge.security.hooks.version() != self.hooks_seen {
+        if self.edge.security.hooks.version() != self.hooks_seen || self.lacks_hooks() {
             self.renew_hooks_now();
         }
+    }
+
+    /// True if there are hooks and this thread could not load them: it tries again, and decides
+    /// nothing for clients until then.
+    #[inline]
+    pub(super) fn lacks_hooks(&self) -> bool {
+        self.hooks.is_none() && self.hooks_seen > 0
     }
 
     #[cold]

@@ -37,6 +37,12 @@ impl Default for Inbox {
 }
 
 impl Inbox {
+    /// All that was read is decided, and more can come.
+    pub(super) fn is_empty(&self) -> bool {
+        let decided = self.bytes.is_empty() && self.pending.is_empty() && self.upload.is_none();
+        decided && !self.feed.is_closed()
+    }
+
     /// Bytes of memory it takes.
     pub(super) fn footprint(&self) -> usize {
         let pending = match self.pending.is_empty() {

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quintet_client::Did;
+use quintet_client::{Did, Entry};
 use quintet_hooks::Event;
 use quintet_host::ClientKey;
-use quintet_types::{ClientId, Delivery, Outcome, Principal, Verb};
+use quintet_types::{ClientId, Delivery, Operation, Outcome, Principal, Verb};
 use quintet_wire::{Login, LoginRefused, Logins, ServerResponse};
 
 use super::conn::{Conn, DueReply};
@@ -20,15 +20,15 @@ use crate::hooks::Runner;
 use quintet_host::wall_ms;
 
 /// How often is looked whether logins have ended.
-const LOOK: Duration = Duration::from_millis(500);
+pub const LOGINS_LOOK: Duration = Duration::from_millis(500);
 
 impl Edge {
-    /// The thread that ends logins: has connections closed whose token is over or revoked, whose
+    /// Ends logins: each call has connections closed whose token is over or revoked, whose
     /// password or secret is another, or whose user is gone, and those of console sessions that
-    /// have ended. Runs until it `rests` for the last time.
-    pub fn run_logins(&self, rests: impl Fn(Duration) -> bool) {
+    /// have ended. To be called every [`LOGINS_LOOK`].
+    pub fn watch_logins(&self) -> impl FnMut() {
         let mut seen = (self.security.auth.table(), usize::MAX);
-        while !rests(LOOK) {
+        move || {
             let table = self.security.auth.table();
             let live = table.live_tokens(wall_ms());
             let changed = !Arc::ptr_eq(&table, &seen.0) || live != seen.1;
@@ -128,41 +128,18 @@ impl Edge {
         (who, address(conn))
     }
 
-    /// Writes down what a connection's client did to the server.
-    pub(super) fn audit_conn(&self, conn: &Conn, act: &str, what: &str, result: &str) {
+    /// Writes down what a connection's client did.
+    pub(super) fn audit(&self, conn: &Conn, act: &Administers, result: &str, did: Did) {
         let (who, from) = self.doer(conn);
-        self.security.audit.note(&who, from, act, what, result);
-    }
-
-    /// The same of an act of many commands that is over, with the messages that it changed.
-    pub(super) fn audit_done(
-        &self,
-        conn: &Conn,
-        act: &str,
-        what: &str,
-        (result, messages): (&str, u64),
-    ) {
-        let (who, from) = self.doer(conn);
-        let did = Did::to(messages);
-        let audit = &self.security.audit;
-        audit.note_did(&who, from, act, what, result, did);
-    }
-
-    /// The same of an act on queues, which may be one of many steps.
-    pub(super) fn audit_act(&self, conn: &Conn, act: &Administers, result: &str, did: Did) {
-        let Administers { act, what, step } = act;
-        let (who, from) = self.doer(conn);
-        match step {
-            None => self
-                .security
-                .audit
-                .note_did(&who, from, act, what, result, did),
-            Some(goes_on) => {
-                self.security
-                    .audit
-                    .note_step(*goes_on, &who, from, act, what, (result, did))
-            }
-        }
+        self.security.audit.write(&Entry {
+            who: &who,
+            from,
+            what: &act.what,
+            result,
+            did,
+            step: act.step,
+            ..Entry::of(act.operation)
+        });
     }
 }
 
@@ -224,7 +201,8 @@ impl IoThread {
             if let Some(conn) = self.conns.get_mut(slot)
                 && !edge.security.auth.counts(conn.caller.principal, conn.proof)
             {
-                edge.audit_conn(conn, "login ended", "", "closed");
+                let act = Administers::new(Operation::LoginEnded, String::new());
+                edge.audit(conn, &act, "closed", Did::default());
                 self.close(slot);
             }
         }

@@ -1,70 +1,49 @@
-//! Acts on queues that the audit writes down.
+//! Operations of a connection's client that the audit writes down.
 
 use quintet_client::Did;
-use quintet_types::{
-    About, BatchRequest, Command, Edit, Outcome, Pattern, Subject, TableRequest, Verb,
-};
+use quintet_types::{About, Command, Operation, Outcome, Pattern, Subject};
 use quintet_wire::{HostRequest, ServerResponse};
 
-/// The audit line of an operation on queues.
+/// The audit line of an operation.
 #[derive(Debug)]
 pub(super) struct Administers {
-    pub(super) act: &'static str,
+    pub(super) operation: Operation,
     pub(super) what: String,
     /// It is done in steps, and whether this is one after the first.
     pub(super) step: Option<bool>,
 }
 
-/// Whether the audit has a command of this client (`operator`: over the control socket).
-/// A new verb has to say it here.
-fn is_written_down(command: &Command, verb: Verb, operator: bool) -> bool {
-    match verb {
-        Verb::Flush | Verb::FlushExpired | Verb::Drop | Verb::Join | Verb::Pause | Verb::Move => {
-            true
-        }
-        Verb::DropQueues => !matches!(command, Command::DropQueues { dry_run: true, .. }),
-        // Made by everybody who puts, too.
-        Verb::Configure => operator || !matches!(command, Command::Create { .. }),
-        Verb::Edit => {
-            matches!(command, Command::Edit(_, edit) if changes_more_than_notes(edit))
-        }
-        Verb::Kick => matches!(command, Command::BulkOp(_)),
-        Verb::Table => matches!(command, Command::Table(TableRequest::Drop(_))),
-        Verb::Batch => matches!(command, Command::Batch(BatchRequest::Forget(_))),
-        // Everyday work, for clients of a protocol, and what a hook decided.
-        Verb::Put
-        | Verb::Take
-        | Verb::Peek
-        | Verb::StopWaiting
-        | Verb::Refer
-        | Verb::Settle
-        | Verb::Touch
-        | Verb::Reserve
-        | Verb::Delete
-        | Verb::Commit
-        | Verb::BurnId
-        | Verb::Restore
-        | Verb::Transaction
-        | Verb::Stats => false,
-    }
-}
-
 impl Administers {
+    /// Done at once.
+    pub(super) fn new(operation: Operation, what: String) -> Self {
+        Self {
+            operation,
+            what,
+            step: None,
+        }
+    }
+
+    /// Of a request to the server.
+    pub(super) fn of_host(ask: &HostRequest) -> Self {
+        let what = if let HostRequest::Noted(_, what) = ask {
+            what.to_string()
+        } else {
+            String::new()
+        };
+        Self::new(ask.operation(), what)
+    }
+
     /// True if it was as it should be: a client says so with each request.
     pub(super) fn is_nothing(&self, response: &ServerResponse) -> bool {
-        self.act == Verb::Join.name()
+        self.operation == Operation::Join
             && matches!(response, ServerResponse::Engine(Outcome::Done, _))
     }
 }
 
-/// The audit line of an operation on queues; `None`: it is everyday work, which for clients of a
-/// protocol is more than for the `operator`.
-pub(super) fn administers(
-    command: &Command,
-    what: About<'_>,
-    operator: bool,
-) -> Option<Administers> {
-    if !is_written_down(command, what.verb, operator) {
+/// The audit line of a command; `None`: it is everyday work.
+pub(super) fn administers(command: &Command, what: About<'_>) -> Option<Administers> {
+    let operation = Operation::of(command, what.verb);
+    if !operation.is_recorded() {
         return None;
     }
     let queues: Vec<String> = what.subject.queues().map(ToString::to_string).collect();
@@ -88,72 +67,18 @@ pub(super) fn administers(
     } else {
         None
     };
-    let resumes = matches!(
-        command,
-        Command::Pause {
-            for_ms: Some(0),
-            ..
-        } | Command::Hold {
-            key: None,
-            for_ms: 0,
-            ..
-        }
-    );
-    let act = if resumes {
-        "resume"
-    } else if matches!(command, Command::Hold { key: Some(_), .. }) {
-        "hold_key"
-    } else if matches!(command, Command::Batch(_)) {
-        "forget_batch"
-    } else {
-        what.verb.name()
-    };
     Some(Administers {
-        act,
+        operation,
         what: shown,
         step,
     })
-}
-
-/// True if it is more than what a client notes beside a message (faktory's
-/// failures).
-fn changes_more_than_notes(edit: &Edit) -> bool {
-    let noted = Edit {
-        attrs: edit.attrs.clone(),
-        ..Edit::default()
-    };
-    *edit != noted
-}
-
-/// True for what is written down for every requester.
-pub(super) fn changes_server(ask: &HostRequest) -> bool {
-    match ask {
-        HostRequest::Reload
-        | HostRequest::Shutdown
-        | HostRequest::Config
-        | HostRequest::Noted(..)
-        | HostRequest::Listener => true,
-        HostRequest::Stats | HostRequest::Foreign(_) => false,
-    }
-}
-
-pub(super) fn subject_of(ask: &HostRequest) -> String {
-    match ask {
-        HostRequest::Noted(_, what) => what.to_string(),
-        HostRequest::Reload
-        | HostRequest::Shutdown
-        | HostRequest::Listener
-        | HostRequest::Stats
-        | HostRequest::Config
-        | HostRequest::Foreign(_) => String::new(),
-    }
 }
 
 /// The result of an act on queues, as the audit tells it.
 pub(super) fn did_of(act: &Administers, response: &ServerResponse) -> Did {
     let mut did = Did::default();
     // A new child's count is of queues.
-    if act.act == Verb::Join.name() {
+    if act.operation == Operation::Join {
         return did;
     }
     if let ServerResponse::Engine(outcome, _) = response {

@@ -1,12 +1,10 @@
 //! Requests of sessions to the server as a whole.
 
+use quintet_client::TellReload;
 use quintet_types::Principal;
 use quintet_wire::{HostRequest, ServerResponse};
 
 use crate::edge::Listening;
-
-/// Told what came of something, as a text for the client.
-pub type TellText = Box<dyn FnOnce(Result<String, String>) + Send>;
 
 /// Answers what sessions ask of the server as a whole: numbers, the configuration, orders.
 pub trait Operator: Send + Sync {
@@ -19,5 +17,5 @@ pub trait Operator: Send + Sync {
     ) -> ServerResponse;
 
     /// Has the configuration read again; another thread calls `notify`.
-    fn reload(&self, principal: Principal, notify: TellText);
+    fn reload(&self, principal: Principal, notify: TellReload);
 }

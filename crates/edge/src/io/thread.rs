@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use quintet_client::Did;
 use quintet_host::{Access, ClientKey, Completed, Required, Trail};
-use quintet_process::Bound;
+use quintet_process::{Bound, again};
 use quintet_tls::{Reason, Scratch};
 use quintet_types::{Caller, Delivery, Message, Ms, Outcome};
 use quintet_wire::ClientRequest;
@@ -563,7 +563,10 @@ impl IoThread {
         let token = token_of(conn.caller.client_id);
         let finished = conn.phase.closes() && conn.out.is_empty() && !blocked;
         if finished && flushed != Flushed::Dead {
-            conn.stream.finish(&mut self.scratch, &mut self.records);
+            let listening = &edge.listeners[conn.listener];
+            if !(conn.goes_on && conn.hand_on(listening, self.poll.registry())) {
+                conn.stream.finish(&mut self.scratch, &mut self.records);
+            }
         }
         if flushed == Flushed::Dead
             || finished
@@ -602,7 +605,7 @@ impl IoThread {
         self.edge.dismiss(self.index, conn.origin);
         if let Some(act) = conn.unfinished.take() {
             // It goes its way, and nobody will hear how it ended.
-            self.edge.audit_act(&conn, &act, "later", Did::default());
+            self.edge.audit(&conn, &act, "later", Did::default());
         }
         self.edge.connection_memory.change(conn.charged, 0);
         match conn.secrecy {
@@ -702,14 +705,19 @@ impl IoThread {
         }
     }
 
-    /// Accepts no more and decides no more; what was decided is still sent.
+    /// Accepts no more and decides no more; what was decided is still sent. A connection without
+    /// state goes on to the next process, if there will be one.
     fn begin_stop(&mut self) {
         self.stop_at = Some(self.instant + self.edge.limits.stop_wait());
         self.listeners.clear();
+        let hands_on = again::hands_on();
         for slot in self.conns.slots() {
+            let goes_on = hands_on && self.may_go_on_elsewhere(slot);
             let Some(conn) = self.conns.get_mut(slot) else {
                 continue;
             };
+            // The second time that it has to stop, none is open.
+            conn.goes_on |= goes_on;
             conn.active = self.instant;
             if matches!(conn.phase, Phase::Waits(wait) if wait.in_line) {
                 // Answered as if its time were over; then it closes.

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use quintet_client::Did;
 use quintet_hooks::Decided as Hooked;
 use quintet_host::Required;
 use quintet_tls::Scratch;
@@ -18,7 +19,7 @@ use super::conn::{Conn, DueReply, Pause, Secrecy};
 use super::counts::{Family, Replies};
 use super::hooked::reply;
 use super::inbox::Feed;
-use super::operations::{changes_server, did_of, result_of, subject_of};
+use super::operations::{Administers, did_of, result_of};
 use super::outbox::FREE_BYTES;
 use super::thread::IoThread;
 use super::upload::Upload;
@@ -418,10 +419,10 @@ impl IoThread {
                 continue;
             }
             if let Some(ask) = reply.host.take() {
-                let (name, changes, what) = (ask.name(), changes_server(&ask), subject_of(&ask));
+                let act = Administers::of_host(&ask);
                 reply.response = self.operator.answer(ask, listener, conn.caller.principal);
-                if changes {
-                    edge.audit_conn(conn, name, &what, result_of(&reply.response));
+                if act.operation.is_recorded() {
+                    edge.audit(conn, &act, result_of(&reply.response), Did::default());
                 }
             }
             if let ServerResponse::Engine(Outcome::Refused(command_error), _) = &reply.response {
@@ -442,8 +443,9 @@ impl IoThread {
                     let command = ClientRequest::EngineAlone(*command);
                     conn.inbox.pending.push_front(command);
                 }
-                Next::Noted(act, what, result, messages) => {
-                    edge.audit_done(conn, act, &what, (result, messages));
+                Next::Noted(operation, what, result, messages) => {
+                    let act = Administers::new(operation, what.into());
+                    edge.audit(conn, &act, result, Did::to(messages));
                 }
                 Next::Close => closes = true,
             }
@@ -494,12 +496,8 @@ impl IoThread {
                 if let Some(conn) = self.conns.get_mut(slot)
                     && let Some(act) = conn.unfinished.take()
                 {
-                    edge.audit_act(
-                        conn,
-                        &act,
-                        result_of(&reply.response),
-                        did_of(&act, &reply.response),
-                    );
+                    let did = did_of(&act, &reply.response);
+                    edge.audit(conn, &act, result_of(&reply.response), did);
                 }
                 self.replies.push(reply);
                 self.encode(slot, &edge);
@@ -552,8 +550,9 @@ impl IoThread {
                 .inbox
                 .pending
                 .push_back(ClientRequest::Engine(*command)),
-            Next::Noted(act, what, result, messages) => {
-                edge.audit_done(conn, act, &what, (result, messages));
+            Next::Noted(operation, what, result, messages) => {
+                let act = Administers::new(operation, what.into());
+                edge.audit(conn, &act, result, Did::to(messages));
             }
             Next::Close => conn.close_after_flush(),
         }

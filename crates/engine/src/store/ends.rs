@@ -159,6 +159,11 @@ impl Ends {
         }
         self.ids.shrink_to(max);
         self.rest.shrink_to(max);
+        // Room that nothing was written to takes no memory. Vectors that grow leave their old room
+        // to the allocator, which keeps it for seconds.
+        let more = max - self.ids.len();
+        self.ids.reserve_exact(more);
+        self.rest.reserve_exact(more);
         self.next = if self.ids.len() < max {
             self.ids.len()
         } else {

@@ -182,6 +182,11 @@ impl Engine {
         store.begin_restating(&mut |fact| journal.restate(fact));
     }
 
+    /// Others follow the log, and compare what segments begin with.
+    pub fn set_shared(&mut self, is_shared: bool) {
+        self.store.0.is_shared = is_shared;
+    }
+
     /// Writes on at the segment's beginning, about so many bytes. False: it is whole.
     pub fn restate<J: Journal>(&mut self, bytes: u64, journal: &mut J) -> bool {
         let store = &mut self.store.0;

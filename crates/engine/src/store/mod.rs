@@ -99,6 +99,8 @@ pub(crate) struct Durable {
     restating: Option<restate::Restating>,
     /// Rises with each segment that begins so; 0: none did.
     restate_round: u32,
+    /// Others follow the log, of older versions perhaps.
+    is_shared: bool,
     /// Numbers of queues that were never recorded and are free again.
     pub(crate) free_queues: Vec<QueueId>,
     /// Cancelled messages whose leases an epoch ended, and whose removal may not be reported yet.

@@ -22,7 +22,7 @@ const MAKER: u64 = 16;
 /// The record of its clock of aging.
 const AGING: u64 = 48;
 /// A block of a run, without the bits of those that left it.
-const BLOCK: u64 = 160;
+pub(super) const BLOCK: u64 = 160;
 /// The id mark and the shard's own counters.
 const SHARD: u64 = 512;
 

@@ -36,3 +36,12 @@ fn a_byte_order_mark_and_a_first_line_for_the_shell_are_passed_over() {
     }
     assert!(load("-- fine\n#!/usr/bin/lua\n").is_err());
 }
+
+/// A file that fails at this time fails before it is in force.
+#[test]
+fn the_time_of_a_trial_is_the_present() {
+    let load =
+        |text: &str| Program::from_text("hooks.lua", text, &Limits::default(), Arc::default());
+    assert!(load("if quintet.time.now() < 1700000000000 then error('early') end").is_ok());
+    assert!(load("if quintet.time.now() > 1700000000000 then error('late') end").is_err());
+}

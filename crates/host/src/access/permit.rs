@@ -89,9 +89,13 @@ impl Access<'_> {
             overrides: Some(overrides),
             ..
         }
-        | Command::Create { overrides, .. }
-        | Command::Reconfigure { to: overrides, .. } = command
-            && !self.may_lead_to(principal, overrides)
+        | Command::Create { overrides, .. } = command
+            && !self.may_lead_to(principal, overrides, None)
+        {
+            return false;
+        }
+        if let Command::Reconfigure { from, to, .. } = command
+            && !self.may_lead_to(principal, to, Some(&**from))
         {
             return false;
         }
@@ -126,13 +130,24 @@ impl Access<'_> {
     }
 
     /// Checks the targets of dead and expired messages. Settings send them there for every client
-    /// that put them, so this counts as a put by the author of the settings.
-    fn may_lead_to(&mut self, principal: Principal, overrides: &Overrides) -> bool {
-        let dead = match &overrides.dead_letter {
+    /// that put them, so this counts as a put by the author of the settings. Targets that were in
+    /// `before` have their author already.
+    fn may_lead_to(
+        &mut self,
+        principal: Principal,
+        overrides: &Overrides,
+        before: Option<&Overrides>,
+    ) -> bool {
+        let dead = overrides.dead_letter.as_ref();
+        let dead = dead.filter(|to| before.is_none_or(|own| own.dead_letter.as_ref() != Some(*to)));
+        let dead = match dead {
             Some(DeadLetter::To(name)) => Some(name),
             Some(DeadLetter::Bury) | None => None,
         };
-        let mut queues = dead.into_iter().chain(&overrides.expire_to);
+        let expired = overrides.expire_to.as_ref();
+        let expired =
+            expired.filter(|to| before.is_none_or(|own| own.expire_to.as_ref() != Some(*to)));
+        let mut queues = dead.into_iter().chain(expired);
         queues.all(|queue| queue.is_empty() || self.may(principal, Verb::Put, queue))
     }
 

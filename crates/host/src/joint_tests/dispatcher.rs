@@ -1,6 +1,6 @@
 //! The work of a host's threads for clients: take commands, write decisions, and let replies go.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_cluster::World as _;
 use quintet_types::{Caller, ClientId, Command, CommandError, Outcome};
@@ -69,7 +69,7 @@ impl Node {
         let Some(serving) = self.host() else {
             return;
         };
-        serving.core.fetch_all();
+        serving.core.fetch_all(&AtomicBool::new(false));
         self.run_hook(serving);
         self.write(serving);
         self.deliver();

@@ -46,18 +46,21 @@ impl Core {
             if stop.load(Ordering::SeqCst) {
                 return;
             }
-            self.fetch_all();
+            self.fetch_all(stop);
         }
     }
 
-    /// Reads until nothing is requested any more.
-    pub(crate) fn fetch_all(&self) {
+    /// Reads until nothing is requested any more, or `stop`: then nobody waits for it.
+    pub(crate) fn fetch_all(&self, stop: &AtomicBool) {
         loop {
             let wanted = std::mem::take(&mut *locked(&self.runs.wanted));
             if wanted.is_empty() {
                 return;
             }
             for (shard, want) in wanted {
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
                 let found = self.read_run(shard, want);
                 self.supply(shard, found.into_iter().collect());
             }

@@ -462,6 +462,10 @@ impl Core {
             blocks.push((block, Vec::new()));
         }
         for (run, mut blocks) in runs {
+            // These ends are known to memory alone, which goes.
+            if self.runs.stops.load(Ordering::SeqCst) {
+                return;
+            }
             blocks.sort_unstable_by_key(|(block, _)| block.at);
             let read = self.runs.get(run).map_or(Ok(()), |file| {
                 file.each_id(|id, ordinal| {

@@ -81,7 +81,7 @@ impl Core {
 
     fn rewrite(&self, number: usize, old: &[RunId]) -> Result<(), LogError> {
         let Some(mut moving) = self.gather(number, old) else {
-            // One of them is damaged: they stay as they are.
+            // They stay as they are.
             locked(&self.runs.left_alone).extend(old.iter().map(|run| run.0));
             return Ok(());
         };
@@ -122,7 +122,7 @@ impl Core {
         Ok(())
     }
 
-    /// The living messages of these runs. `None`: one of them cannot be read.
+    /// The living messages of these runs. `None`: one of them cannot be read, or the server stops.
     fn gather(&self, number: usize, old: &[RunId]) -> Option<Vec<Moving>> {
         let mut moving = Vec::new();
         for &from in old {
@@ -132,6 +132,9 @@ impl Core {
                 .engine
                 .blocks_of(from);
             for block in blocks {
+                if self.runs.stops.load(Ordering::SeqCst) {
+                    return None;
+                }
                 let read = run.read_block(block.number).ok()?;
                 let mut found: Vec<(u32, Message)> = Vec::new();
                 for entry in read.entries() {

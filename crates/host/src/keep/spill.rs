@@ -241,7 +241,8 @@ impl Core {
         Ok(left)
     }
 
-    /// Writes them in this order. Those that a run cannot hold stay out of it.
+    /// Writes them in this order. Those that a run cannot hold stay out of it, and those that are
+    /// left when the server stops.
     fn write_run(&self, number: usize, picked: &mut Vec<Picked>) -> Result<Arc<Run>, LogError> {
         let options = self.run_options();
         let name = self.runs.next_name(number);
@@ -249,6 +250,10 @@ impl Core {
         let (mut state_index, mut payload, mut synced) = (None, Vec::new(), 0);
         let mut stay = Vec::new();
         for (at, picked) in picked.iter().enumerate() {
+            if self.runs.stops.load(Ordering::SeqCst) {
+                stay.push(at);
+                continue;
+            }
             let message = &picked.message;
             payload.clear();
             match &message.body {

@@ -123,13 +123,13 @@ pub(crate) fn ask(core: &Core, command: Command) -> Outcome {
     let outcome = match decided {
         Decided::Now(outcome, ..) => outcome,
         Decided::Later => {
-            core.fetch_all();
+            core.fetch_all(&AtomicBool::new(false));
             let mut mail = core.mail[0].take();
             // Another thread may be about to answer it.
             let began = Instant::now();
             while mail.is_empty() && began.elapsed() < PATIENCE {
                 std::thread::yield_now();
-                core.fetch_all();
+                core.fetch_all(&AtomicBool::new(false));
                 mail = core.mail[0].take();
             }
             match mail.pop() {
@@ -138,7 +138,7 @@ pub(crate) fn ask(core: &Core, command: Command) -> Outcome {
             }
         }
     };
-    core.fetch_all();
+    core.fetch_all(&AtomicBool::new(false));
     make_durable(core);
     outcome
 }
@@ -289,7 +289,7 @@ fn step(core: &Core, random: &mut Random, known: &mut ExpectedState) {
         }
         _ => core.bury_runs(),
     }
-    core.fetch_all();
+    core.fetch_all(&AtomicBool::new(false));
 }
 
 fn pick<'a, T>(random: &mut Random, of: &'a [T]) -> Option<&'a T> {

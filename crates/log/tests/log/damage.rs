@@ -676,12 +676,13 @@ fn a_crash_after_a_stop_in_order_is_a_cut_again() {
 #[test]
 fn runs_without_a_log_are_damage() {
     let disk = SimDisk::new(1);
-    disk.set_content("run-00000-0000000001.qrun", b"whatever it was");
-    assert_eq!(
-        open_error(&disk),
-        ("run-00000-0000000001.qrun".to_owned(), 0)
-    );
-    assert_eq!(damage(&disk).len(), 1);
+    let runs = ["run-00000-0000000001.qrun", "run-00000-0000000002.qrun"];
+    for run in runs {
+        disk.set_content(run, b"whatever it was");
+    }
+    assert_eq!(open_error(&disk), (runs[0].to_owned(), 0));
+    let lost: Vec<String> = damage(&disk).into_iter().map(|range| range.file).collect();
+    assert_eq!(lost, runs);
     repaired(&disk);
     let (log, ..) = open(Arc::new(disk.clone())).expect("a new log");
     assert_eq!(log.segments(), []);

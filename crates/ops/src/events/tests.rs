@@ -154,6 +154,12 @@ fn an_event_in_json_leaves_out_absent_fields() {
         "at_ms": 5, "kind": "put", "id": 7, "queue": "w", "name": "order-1", "bytes": 4
     });
     assert_eq!(json, expected);
+    // Bytes that are no text are there as well.
+    put.name = Some(b"\xff"[..].into());
+    put.error = Some(b"a\xfe"[..].into());
+    let json = serde_json::to_value(Event::from(&put)).expect("JSON");
+    let bytes = ["name_base64", "error_base64"].map(|field| json[field].as_str());
+    assert_eq!(bytes, [Some("/w=="), Some("Yf4=")]);
     let flush = Fact::QueueFlushed {
         queue: QueueId(3),
         through: MessageId(9),

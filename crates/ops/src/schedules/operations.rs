@@ -26,7 +26,8 @@ const COMPARED: usize = 1000;
 const TRIES: usize = 3;
 
 impl Schedules {
-    /// Calls `notify` with these schedules; drops it if too many orders wait or the server stops.
+    /// Calls `notify` with these schedules, or with an error if too many orders wait; drops it if
+    /// the server stops.
     pub fn list(&self, which: WhichSchedules, notify: TellSchedules) {
         self.ask(Order::List(which, notify));
     }
@@ -43,11 +44,13 @@ impl Schedules {
         } else if inside.orders.len() < ORDERS_MAX {
             inside.orders.push_back(order);
             None
-        } else if let Order::Steer(_, _, notify) = order {
-            drop(inside);
-            return notify(Err(NotSteered::Refused(CommandError::TooManyWaiters)));
         } else {
-            Some(order)
+            drop(inside);
+            let many = CommandError::TooManyWaiters;
+            return match order {
+                Order::List(_, notify) => notify(Err(many)),
+                Order::Steer(_, _, notify) => notify(Err(NotSteered::Refused(many))),
+            };
         };
         // Who is not told any more learns it by this, without the lock.
         drop(inside);
@@ -81,8 +84,8 @@ impl Runner<'_> {
                 None => return,
                 Some(Order::List(which, notify)) => {
                     // Dropped without a reply where the tables cannot be read: the server stops.
-                    if let Some((seen, last)) = self.show(&which) {
-                        notify(seen, last);
+                    if let Some(page) = self.show(&which) {
+                        notify(Ok(page));
                     }
                 }
                 Some(Order::Steer(act, name, notify)) => notify(self.steer(act, &name)),
@@ -280,4 +283,32 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<Strin
         .filter(|(alike, _)| *alike >= ALIKE)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
     nearest.map(|(_, name)| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use quintet_config::Config;
+
+    use super::*;
+
+    #[test]
+    fn a_list_behind_too_many_orders_is_told_why_it_is_not_there() {
+        let schedules = Schedules::new(&Config::default()).expect("no tables");
+        let (sender, told) = channel();
+        for _ in 0..=ORDERS_MAX {
+            let sender = sender.clone();
+            let notify: TellSchedules =
+                Box::new(move |page| sender.send(page).expect("the test waits"));
+            schedules.list(WhichSchedules::OfFile, notify);
+        }
+        drop(sender);
+        let last = told.try_recv().expect("the last one is told");
+        assert_eq!(last.err(), Some(CommandError::TooManyWaiters));
+        assert!(told.try_recv().is_err(), "the others wait");
+        // Those learn it from this.
+        schedules.close();
+        assert!(told.recv().is_err(), "no page comes");
+    }
 }

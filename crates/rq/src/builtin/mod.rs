@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use client::Client;
 use quintet_scripts::ROUTER;
+use serde_json::Value;
 
 pub use hosts::Hosts;
 
@@ -112,6 +113,12 @@ fn say(line: &str) -> std::io::Result<()> {
 fn log(line: &str) {
     // Without a log there is nobody to tell.
     let _lost = writeln!(std::io::stdout().lock(), "{} - {line}", std::process::id());
+}
+
+/// The message, as the runner wrote it for built-in scripts.
+fn read_message() -> Result<Value, String> {
+    let bytes = std::fs::read("../msg").map_err(|error| format!("cannot read msg: {error}"))?;
+    serde_json::from_slice(&bytes).map_err(|error| format!("msg is not JSON: {error}"))
 }
 
 /// Content of a file of the job; `None` if it is not there.

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use md5::{Digest as _, Md5};
@@ -286,12 +286,10 @@ fn generation() -> u64 {
 
 /// The message, as the runner wrote it for built-in scripts.
 fn read_message() -> Result<Map<String, Value>, String> {
-    let text = std::fs::read("../msg").map_err(|error| format!("cannot read msg: {error}"))?;
-    match serde_json::from_slice(&text) {
-        Ok(Value::Object(message)) => Ok(message),
-        Ok(_) => Err("msg is not an object".to_owned()),
-        Err(error) => Err(format!("msg is not JSON: {error}")),
-    }
+    let Value::Object(message) = super::read_message()? else {
+        return Err("msg is not an object".to_owned());
+    };
+    Ok(message)
 }
 
 /// The name of the file with the message's body, if it is one that no
@@ -309,13 +307,7 @@ fn own_body(message: &Map<String, Value>) -> Option<&'static str> {
 fn sum(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut sum = Md5::new();
-    let mut piece = vec![0; 64 << 10];
-    loop {
-        match file.read(&mut piece)? {
-            0 => break,
-            read => sum.update(&piece[..read]),
-        }
-    }
+    io::copy(&mut file, &mut sum)?;
     let hex = |byte: &u8| format!("{byte:02x}");
     Ok(sum.finalize().iter().map(hex).collect())
 }

@@ -10,7 +10,7 @@ use quintet_scripts::ROUTER;
 use quintet_scripts::rules::{Action, RULES_FILE, Rule, Rules, on_route};
 use serde_json::{Value, json};
 
-use super::{End, keep, later, log, read, say, variable};
+use super::{End, keep, later, log, read, read_message, say, variable};
 
 /// Unit of the time until the next try, s, where the queue is stopped that is
 /// next, or rules have just become bad: the server starts no run while they
@@ -206,9 +206,4 @@ fn append(root: &Path, line: &str) -> std::io::Result<()> {
     let path = root.join("log").join("rq_router.log");
     let mut file = File::options().append(true).create(true).open(path)?;
     file.write_all(line.as_bytes())
-}
-
-fn read_message() -> Result<Value, String> {
-    let bytes = std::fs::read("../msg").map_err(|error| format!("cannot read msg: {error}"))?;
-    serde_json::from_slice(&bytes).map_err(|error| format!("msg is not JSON: {error}"))
 }

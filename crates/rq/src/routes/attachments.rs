@@ -8,10 +8,9 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{HeaderMap, StatusCode};
 use quintet_scripts::{Attached, Fault, Rq};
-use quintet_types::CommandError;
 use serde_json::json;
 
-use super::{Answer, escaped, existing, messages::gone, problem};
+use super::{Answer, escaped, existing, messages::gone, problem, told};
 use crate::app::App;
 use crate::pages;
 use quintet_http::upload;
@@ -263,9 +262,7 @@ fn answer(
     result: Result<String, Fault>,
     notice: &str,
 ) -> Answer {
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
-        return Err(problem(fault));
-    }
+    let result = told(result)?;
     if json {
         return Ok(document(&result_value(&result.map_err(gone))));
     }

@@ -7,14 +7,14 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
 use quintet_scripts::{AdminOp, Fault, QueueConfig};
-use quintet_types::{CommandError, Name};
+use quintet_types::Name;
 use serde_json::{Value, json};
 
-use super::{Answer, escaped, problem};
+use super::{Answer, back, escaped, problem, told};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    Did, DoneTo, Problem,
+    Did, DoneWith, Problem,
     reply::{self, document},
 };
 
@@ -86,7 +86,7 @@ pub(super) async fn delete_queue(State(app): State<Arc<App>>, request: Request) 
     };
     let mut response = app.http.redirect("q", notice);
     let extensions = response.extensions_mut();
-    extensions.insert(DoneTo(Name::from(&*queue)));
+    extensions.insert(DoneWith(format!("of {}", Name::from(&*queue))));
     extensions.insert(did);
     Ok(response)
 }
@@ -113,9 +113,7 @@ pub(super) async fn adminoper(
         .await?
         .map_err(|fault| couldnt(name, &fault))?;
     let notice = format!("Successfully {done} queue {queue}");
-    Ok(app
-        .http
-        .back(&form.form, &format!("q/{}", escaped(&queue)), notice))
+    Ok(back(&app, &form.form, &queue, notice))
 }
 
 pub(super) async fn restart(
@@ -129,9 +127,7 @@ pub(super) async fn restart(
         .await?
         .map_err(|fault| couldnt("restart", &fault))?;
     let notice = format!("Successfully restarted queue {queue}");
-    Ok(app
-        .http
-        .back(&form.form, &format!("q/{}", escaped(&queue)), notice))
+    Ok(back(&app, &form.form, &queue, notice))
 }
 
 /// Acknowledges the errors of a queue (the fork's).
@@ -142,10 +138,7 @@ pub(super) async fn ack_errs(
 ) -> Answer {
     let form = app.http.form(request).await?;
     let requested = queue.clone();
-    let result = app.ask(move |rq| rq.ack_errs(&requested)).await?;
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
-        return Err(problem(fault));
-    }
+    let result = told(app.ask(move |rq| rq.ack_errs(&requested)).await?)?;
     if form.form.get("x_format") == Some("json") {
         return Ok(document(&match result {
             Ok(number) => json!(["ok", number]),
@@ -154,9 +147,7 @@ pub(super) async fn ack_errs(
     }
     result.map_err(|fault| couldnt("ack errs", &fault))?;
     let notice = "Successfully acknowledged errors".to_owned();
-    Ok(app
-        .http
-        .back(&form.form, &format!("q/{}", escaped(&queue)), notice))
+    Ok(back(&app, &form.form, &queue, notice))
 }
 
 fn couldnt(action: &str, fault: &Fault) -> Problem {

@@ -6,15 +6,17 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
+use quintet_scripts::rules::queue_of;
 use quintet_scripts::{Fault, Method, NewMessage, Rq};
-use quintet_types::{CommandError, Verb};
+use quintet_types::{CommandError, Operation, Verb};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, escaped, existing, problem};
+use super::{Answer, back, escaped, existing, problem, told};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    DoneWith, OnlyCounted, Problem, RequestBody, Requester,
+    DoneWith, Problem, RequestBody, Requester,
+    gate::not_permitted,
     reply::{self, document, result_value},
 };
 
@@ -66,6 +68,7 @@ pub(super) async fn new_page(
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
+    Extension(requester): Extension<Requester>,
     request: Request,
 ) -> Answer {
     let form = app.http.form(request).await?;
@@ -88,13 +91,19 @@ pub(super) async fn create(
     let result = app
         .ask(move |rq| {
             let message = NewMessage::from_json(&Value::Object(fields))?;
+            // The router sends it on as the server.
+            let dest = message.dest.as_deref().filter(|dest| !dest.is_empty());
+            let to = dest.filter(|_| rq.routes(&requested)).and_then(queue_of);
+            if to.is_some_and(|to| !requester.may(Verb::Put, to)) {
+                return Err(Fault::Refused(CommandError::NotPermitted));
+            }
             rq.create_routed(&requested, message, method)
         })
         .await?;
-    // That it failed would be taken for not stored.
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
-        return Err(problem(fault));
+    if let Err(Fault::Refused(CommandError::NotPermitted)) = &result {
+        return Err(not_permitted());
     }
+    let result = told(result)?;
     if !html {
         let mut response = document(&result_value(&result));
         if matches!(result, Err(Fault::Down)) {
@@ -110,9 +119,7 @@ pub(super) async fn create(
         Err(fault) => format!("Error creating message: {fault}"),
     };
     if form.form.says("back") {
-        return Ok(app
-            .http
-            .back(&form.form, &format!("q/{}", escaped(&queue)), notice));
+        return Ok(back(&app, &form.form, &queue, notice));
     }
     let page = pages::Text {
         root: &app.http.settings().relative_root,
@@ -187,49 +194,42 @@ pub(super) async fn state(
 /// shown after it.
 struct Act {
     run: fn(&Rq, &str, &str) -> Result<(), Fault>,
-    /// The right that it needs.
-    verb: Verb,
+    operation: Operation,
     /// RQ's reply to it, spelt as RQ does.
     done: &'static str,
     notice: &'static str,
     stays: bool,
-    /// Its name in the audit; `None`: everyday work of clients, which is not written down.
-    audited: Option<&'static str>,
 }
 
 fn act_of(method: Option<&str>) -> Option<Act> {
     Some(match method? {
         "delete" => Act {
             run: |rq, queue, id| rq.delete(queue, id),
-            verb: Verb::Delete,
+            operation: Operation::Delete,
             done: "msg deleted",
             notice: "Message deleted successfully",
             stays: false,
-            audited: Some("delete"),
         },
         "destroy" => Act {
             run: |rq, queue, id| rq.destroy(queue, id),
-            verb: Verb::Delete,
+            operation: Operation::Destroy,
             done: "msg destroyed",
             notice: "Message destroyed successfully",
             stays: false,
-            audited: Some("destroy"),
         },
         "commit" => Act {
             run: |rq, queue, id| rq.commit(queue, id),
-            verb: Verb::Commit,
+            operation: Operation::Commit,
             done: "msg commited",
             notice: "Message committed successfully",
             stays: true,
-            audited: None,
         },
         "run_now" => Act {
             run: |rq, queue, id| rq.run_now(queue, id),
-            verb: Verb::Kick,
+            operation: Operation::RunNow,
             done: "msg set to run now",
             notice: "Message in run successfully",
             stays: true,
-            audited: Some("run_now"),
         },
         _ => return None,
     })
@@ -242,39 +242,34 @@ pub(super) async fn act(
     requester: Extension<Requester>,
     request: Request,
 ) -> Response {
-    let mut administers = None;
-    let done = act_by(state, path, requester, request, &mut administers);
+    let mut operation = Operation::Work;
+    let done = act_by(state, path, requester, request, &mut operation);
     let mut response = done.await.unwrap_or_else(IntoResponse::into_response);
     let extensions = response.extensions_mut();
-    match administers {
-        Some(method) => drop(extensions.insert(DoneWith(method.to_owned()))),
-        None => drop(extensions.insert(OnlyCounted)),
-    }
+    extensions.insert(operation);
+    extensions.insert(DoneWith(operation.name().to_owned()));
     response
 }
 
-/// [`act`]; `administers`: what the audit writes down, if it does.
+/// [`act`]; `operation`: what was asked for, if anything was.
 async fn act_by(
     State(app): State<Arc<App>>,
     Path((queue, id)): Path<(String, String)>,
     Extension(requester): Extension<Requester>,
     request: Request,
-    administers: &mut Option<&'static str>,
+    operation: &mut Operation,
 ) -> Answer {
     let form = app.http.form(request).await?;
     let method = form.form.get("_method");
     let act = act_of(method).ok_or_else(|| Problem::bad("Invalid method param"))?;
-    *administers = act.audited;
-    requester.must(act.verb, &queue)?;
+    *operation = act.operation;
+    requester.must(act.operation, &queue)?;
     let json = form.form.get("x_format") == Some("json");
     let (requested, which, run) = (queue.clone(), id.clone(), act.run);
     let result = app
         .ask(move |rq| existing(rq, &requested).and_then(|()| run(rq, &requested, &which)))
         .await?;
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
-        return Err(problem(fault));
-    }
-    let result = result.map(|()| act.done);
+    let result = told(result)?.map(|()| act.done);
     if json {
         return Ok(document(&result_value(&result.map_err(gone))));
     }
@@ -309,15 +304,8 @@ pub(super) async fn clone(
     let result = app
         .ask(move |rq| existing(rq, &requested).and_then(|()| rq.clone_message(&requested, &id)))
         .await?;
-    if let Err(fault @ Fault::Refused(CommandError::Unknown)) = &result {
-        return Err(problem(fault));
-    }
-    if form.form.get("x_format") == Some("json") {
-        return Ok(document(&result_value(&result.map_err(gone))));
-    }
-    result.map_err(|fault| problem(&fault))?;
-    let notice = "Message cloned successfully".to_owned();
-    Ok(app.http.redirect(&format!("q/{}", escaped(&queue)), notice))
+    let page = format!("q/{}", escaped(&queue));
+    changed(&app, &form, result, &page, "Message cloned successfully")
 }
 
 pub(super) async fn run_now(
@@ -330,16 +318,25 @@ pub(super) async fn run_now(
     let result = app
         .ask(move |rq| existing(rq, &requested).and_then(|()| rq.run_now(&requested, &which)))
         .await?;
-    if let Err(fault @ Fault::Refused(CommandError::Unknown)) = &result {
-        return Err(problem(fault));
-    }
-    if form.form.get("x_format") == Some("json") {
-        let result = result.map(|()| "msg set to run now").map_err(gone);
-        return Ok(reply::document(&result_value(&result)));
-    }
-    result.map_err(|fault| problem(&fault))?;
+    let result = result.map(|()| "msg set to run now".to_owned());
     let page = format!("q/{}/{}", escaped(&queue), escaped(&id));
-    Ok(app
-        .http
-        .redirect(&page, "Message in run successfully".to_owned()))
+    changed(&app, &form, result, &page, "Message in run successfully")
+}
+
+/// The reply to a change, in the format that was asked for.
+fn changed(
+    app: &App,
+    form: &RequestBody,
+    result: Result<String, Fault>,
+    page: &str,
+    notice: &str,
+) -> Answer {
+    let json = form.form.get("x_format") == Some("json");
+    match result {
+        Err(fault) if !json || fault == Fault::Refused(CommandError::Unknown) => {
+            Err(problem(&fault))
+        }
+        result if json => Ok(document(&result_value(&result.map_err(gone)))),
+        _ => Ok(app.http.redirect(page, notice.to_owned())),
+    }
 }

@@ -17,7 +17,7 @@ use quintet_scripts::{Fault, Rq};
 use quintet_types::CommandError;
 
 use crate::app::App;
-use quintet_http::Problem;
+use quintet_http::{Form, Problem};
 
 /// Reply of a handler, or its problem.
 type Answer = Result<Response, Problem>;
@@ -95,6 +95,22 @@ pub(super) fn problem(fault: &Fault) -> Problem {
         Fault::Refused(_) | Fault::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     Problem::with_text(status, fault.to_string())
+}
+
+/// The result of a change, unless its fault would be taken for a change that was not made.
+fn told<T>(result: Result<T, Fault>) -> Result<Result<T, Fault>, Problem> {
+    match result {
+        Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) => {
+            Err(problem(&fault))
+        }
+        result => Ok(result),
+    }
+}
+
+/// Sends the browser back to where it came from, or to the page of a queue.
+fn back(app: &App, form: &Form, queue: &str, notice: String) -> Response {
+    app.http
+        .back(form, &format!("q/{}", escaped(queue)), notice)
 }
 
 /// A message that is not there is distinguished from a queue that is not.

@@ -7,7 +7,7 @@ use axum::extract::State;
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
 use quintet_scripts::{Fault, SEARCH_BYTES};
-use quintet_types::Verb;
+use quintet_types::Operation;
 use serde_json::Value;
 
 use super::{Answer, problem};
@@ -26,7 +26,7 @@ pub(super) async fn search(
 ) -> Answer {
     let form = app.http.query(&uri)?;
     let queue = form.get("name").unwrap_or_default().to_owned();
-    requester.must(Verb::Peek, &queue)?;
+    requester.must(Operation::Peek, &queue)?;
     let exact = form.says("exact");
     let query: Vec<(String, String)> = form
         .object("query")

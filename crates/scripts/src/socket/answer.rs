@@ -4,11 +4,12 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use quintet_client::Entry;
 use quintet_client::shown::plain;
-use quintet_types::CommandError;
+use quintet_types::{CommandError, Operation};
 use serde_json::{Value, json};
 
-use crate::admin::{Admin, AdminOp};
+use crate::admin::AdminOp;
 use crate::config::{QueueConfig, text};
 use crate::fault::Fault;
 use crate::new::{Method, NewMessage};
@@ -37,29 +38,25 @@ pub(crate) fn answer(rq: &Arc<Rq>, queue: Option<&str>, payload: &[u8]) -> Optio
 }
 
 /// Everyday work of programs. All other commands administer.
-const WORK: [&str; 21] = [
-    "attach_message",
-    "clone_message",
-    "commit_message",
-    "config",
-    "create_message",
-    "delete_attach",
-    "delete_attach_message",
-    "environment",
-    "get_message",
-    "get_message_state",
-    "get_message_status",
-    "messages",
-    "num_messages",
-    "ping",
-    "prep_message",
-    "queues",
-    "single_que",
-    "status",
-    "uptime",
-    "version",
-    "",
-];
+const WORK: &str = "attach_message clone_message commit_message config create_message \
+                    delete_attach delete_attach_message environment get_message get_message_state \
+                    get_message_status messages num_messages ping prep_message queues single_que \
+                    status uptime version";
+
+/// The operation of a command.
+fn operation(command: &str) -> Operation {
+    match command {
+        "create_queue" | "create_queue_link" => Operation::NewQueue,
+        "delete_queue" => Operation::DeleteQueue,
+        "delete_message" => Operation::Delete,
+        "destroy_message" => Operation::Destroy,
+        "run_message" => Operation::RunNow,
+        "pause_queue" | "pause" => Operation::Pause,
+        "resume_queue" | "resume" => Operation::Resume,
+        word if word.is_empty() || WORK.split(' ').any(|work| work == word) => Operation::Work,
+        _ => Operation::OnQueue,
+    }
+}
 
 /// Has the audit note a command that administers, without what may be secret in its argument.
 fn note(
@@ -75,12 +72,9 @@ fn note(
         Err(Fault::Refused(CommandError::Unknown)) => "unknown",
         Err(_) => "failed",
     };
-    let Some(audit) = rq
-        .options
-        .audit
-        .as_ref()
-        .filter(|_| !WORK.contains(&command))
-    else {
+    let operation = operation(command);
+    let audit = rq.options.audit.as_ref();
+    let Some(audit) = audit.filter(|_| operation.is_recorded()) else {
         return;
     };
     let named = match object(argument) {
@@ -91,8 +85,12 @@ fn note(
         Some(queue) => format!("{queue} {named}"),
         None => named,
     };
-    let act = format!("rq {command}");
-    audit.note("", None, &act, &plain(what.trim_end().as_bytes()), result);
+    audit.write(&Entry {
+        said: Some(&format!("rq {command}")),
+        what: &plain(what.trim_end().as_bytes()),
+        result,
+        ..Entry::of(operation)
+    });
 }
 
 fn fail(why: impl ToString) -> Value {
@@ -157,9 +155,7 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
         _ => {}
     }
     // All else is refused while the queue is down.
-    if rq.read_admin(queue) == Admin::Down {
-        return Err(Fault::Down);
-    }
+    rq.must_be_up(queue)?;
     let fields = || object(argument);
     Ok(match command {
         "create_message" => create(rq, queue, &fields()?, Method::Commit)?,

@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::locks::lock;
 use crate::paths::forget;
@@ -31,6 +32,11 @@ pub use frame::{FrameError, PAYLOAD_MAX, frame, parse};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes dropped behind a request that makes no sense.
 const UNREAD_MAX: u64 = 64 << 10;
+/// Rest after a request that the system had no file or memory for: it is still there.
+const REST: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 /// Requests answered at once; a client beyond waits in the socket's line.
 const ANSWERING_MAX: usize = 64;
 
@@ -40,6 +46,9 @@ type Owner = Option<String>;
 /// Answers a request to the manager's socket or to this queue's; `None` once
 /// the service is gone.
 type Answer = dyn Fn(Option<&str>, &[u8]) -> Option<serde_json::Value> + Send + Sync;
+
+/// Called now and then by the thread that listens.
+type Look = dyn Fn() + Send;
 
 /// The sockets, and the thread that listens to them.
 pub(crate) struct Sockets {
@@ -51,7 +60,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Opens the manager's socket and starts to listen.
+    /// Opens the manager's socket and starts to listen; `look` is called every so often.
     ///
     /// # Errors
     /// The thread cannot be started. A socket that cannot be opened (its path
@@ -59,6 +68,8 @@ impl Sockets {
     pub(crate) fn start(
         manager: PathBuf,
         answer: Arc<Answer>,
+        every: Duration,
+        look: Box<Look>,
     ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         let (wake, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -72,7 +83,8 @@ impl Sockets {
         sockets.open(None, manager);
         let own = Arc::clone(&sockets);
         let thread = std::thread::Builder::new().name("rq sockets".to_owned());
-        let thread = thread.spawn(move || own.listen(&answer, woken))?;
+        let every = Timespec::try_from(every).map_err(io::Error::other)?;
+        let thread = thread.spawn(move || own.listen(&answer, woken, &every, &*look))?;
         Ok((sockets, thread))
     }
 
@@ -113,14 +125,22 @@ impl Sockets {
         let _full = (&self.wake).write(&[0]);
     }
 
-    fn listen(self: &Arc<Self>, answer: &Arc<Answer>, mut woken: UnixStream) {
+    fn listen(
+        self: &Arc<Self>,
+        answer: &Arc<Answer>,
+        mut woken: UnixStream,
+        every: &Timespec,
+        look: &Look,
+    ) {
         let mut drain = [0; 64];
+        let (mut rests, mut failed) = (false, 0_u64);
         while !self.stopping.load(Ordering::SeqCst) {
+            look();
             let listeners: Vec<(Owner, Arc<UnixListener>)> = lock(&self.listening)
                 .iter()
                 .map(|(owner, (listener, _))| (owner.clone(), Arc::clone(listener)))
                 .collect();
-            let busy = self.answering.load(Ordering::SeqCst) >= ANSWERING_MAX;
+            let busy = rests || self.answering.load(Ordering::SeqCst) >= ANSWERING_MAX;
             let mut polled: Vec<PollFd<'_>> = vec![readable(woken.as_fd())];
             if !busy {
                 polled.extend(
@@ -129,8 +149,8 @@ impl Sockets {
                         .map(|(_, listener)| readable(listener.as_fd())),
                 );
             }
-            match poll(&mut polled, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            match poll(&mut polled, Some(if rests { &REST } else { every })) {
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
                     tracing::error!("the rq sockets accept no more requests: {error}");
                     return;
@@ -144,21 +164,35 @@ impl Sockets {
             if ready[0] {
                 while matches!(woken.read(&mut drain), Ok(1..)) {}
             }
+            rests = false;
             for ((owner, listener), _) in listeners
                 .iter()
                 .zip(ready.iter().skip(1))
                 .filter(|(_, ready)| **ready)
             {
-                self.accept(answer, owner, listener);
+                // Any other error: its client has gone again.
+                if let Err(error) = self.accept(answer, owner, listener)
+                    && is_used_up(&error)
+                {
+                    rests = true;
+                    failed += 1;
+                    if failed.is_power_of_two() {
+                        tracing::warn!(
+                            "the rq sockets cannot accept a request, {failed} times: {error}"
+                        );
+                    }
+                }
             }
         }
     }
 
-    fn accept(self: &Arc<Self>, answer: &Arc<Answer>, owner: &Owner, listener: &UnixListener) {
-        let Ok((stream, _)) = listener.accept() else {
-            // Its client has gone again.
-            return;
-        };
+    fn accept(
+        self: &Arc<Self>,
+        answer: &Arc<Answer>,
+        owner: &Owner,
+        listener: &UnixListener,
+    ) -> io::Result<()> {
+        let (stream, _) = listener.accept()?;
         self.answering.fetch_add(1, Ordering::SeqCst);
         let (own, owner, answer) = (Arc::clone(self), owner.clone(), Arc::clone(answer));
         let thread = std::thread::Builder::new().name("rq request".to_owned());
@@ -174,7 +208,16 @@ impl Sockets {
             self.answering.fetch_sub(1, Ordering::SeqCst);
             tracing::warn!("cannot start a thread for a request over an rq socket: {error}");
         }
+        Ok(())
     }
+}
+
+/// True if the system has no more files or memory, so that a request stays in its socket's line.
+fn is_used_up(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }
 
 fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
@@ -216,4 +259,19 @@ fn serve(answer: &Answer, queue: Option<&str>, mut stream: UnixStream) -> io::Re
         io::copy(&mut stream.take(UNREAD_MAX), &mut io::sink())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_request_that_stays_in_line_is_worth_a_rest() {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM] {
+            assert!(is_used_up(&errno.into()), "{errno}");
+        }
+        for errno in [Errno::AGAIN, Errno::CONNABORTED, Errno::INTR] {
+            assert!(!is_used_up(&errno.into()), "{errno}");
+        }
+    }
 }

@@ -1,13 +1,13 @@
 //! RQ's sockets, as another program meets them.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown};
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use quintet_client::{AuditLog, Did};
+use quintet_client::{AuditLog, Entry};
 use quintet_scripts::socket::{PAYLOAD_MAX, frame, parse};
 use serde_json::{Value, json};
 
@@ -66,29 +66,10 @@ impl SocketTest {
 struct Heard(Mutex<Vec<String>>);
 
 impl AuditLog for Heard {
-    fn note_did(
-        &self,
-        _who: &str,
-        _from: Option<IpAddr>,
-        act: &str,
-        what: &str,
-        result: &str,
-        _did: Did,
-    ) {
-        let line = format!("{act} {what} {result}");
+    fn write(&self, entry: &Entry<'_>) {
+        let (said, what, result) = (entry.said.expect("RQ's word"), entry.what, entry.result);
+        let line = format!("{said} {what} {result}: {}", entry.operation.name());
         self.0.lock().expect("no panic").push(line);
-    }
-
-    fn note_step(
-        &self,
-        _goes_on: bool,
-        who: &str,
-        from: Option<IpAddr>,
-        act: &str,
-        what: &str,
-        (result, did): (&str, Did),
-    ) {
-        self.note_did(who, from, act, what, result, did);
     }
 }
 
@@ -112,10 +93,10 @@ fn administrative_requests_are_in_the_audit() {
     let made = socket_test.manager("create_queue", config);
     assert_eq!(made[0], "success", "{made}");
     let expected = [
-        "rq pause_queue test ok".to_owned(),
-        format!("rq delete_message test {id} ok"),
-        "rq delete_queue none failed".to_owned(),
-        "rq create_queue new ok".to_owned(),
+        "rq pause_queue test ok: pause".to_owned(),
+        format!("rq delete_message test {id} ok: delete"),
+        "rq delete_queue none failed: delete_queue".to_owned(),
+        "rq create_queue new ok: new_queue".to_owned(),
     ];
     assert_eq!(*heard.0.lock().expect("no panic"), expected);
 }

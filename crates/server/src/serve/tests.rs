@@ -102,6 +102,37 @@ fn everywhere(test: impl Fn(&Running)) {
 }
 
 #[test]
+fn the_thread_of_hooks_begins_with_the_first_hooks() {
+    let dir = tempfile::tempdir().expect("directory");
+    let mut running = Running::start(dir.path(), 1, SyncPolicy::Never);
+    let server = Arc::clone(&running.server);
+    let config = &server.operations.config;
+    assert!(!running.helpers.has("hooks"));
+    let file = dir.path().join("hooks.lua");
+    let hooks = r#"function start() quintet.put("said", "hello") end"#;
+    std::fs::write(&file, hooks).expect("written");
+    locked(config).hooks = file.to_str().expect("text").to_owned();
+    server.security.hooks.reload_by(&server.core, config);
+    for _ in 0..2 {
+        start_hooks(&mut running.helpers, &server, &running.ends).expect("started");
+    }
+    let client_api = running.client_api();
+    let (sender, receiver) = channel();
+    let client_id = client_api.enter(Box::new(|_, _| {}));
+    let caller = quintet_types::Caller {
+        client_id,
+        ..Default::default()
+    };
+    let wait = Command::Take(take(&["said"], Wait::Forever, false));
+    let reply = Box::new(move |outcome: Outcome, _| sender.send(bodies(&outcome)).expect("sent"));
+    client_api.submit(caller, wait, reply);
+    let said = receiver.recv_timeout(PATIENCE).expect("a message");
+    assert_eq!(said, [b"hello".to_vec()]);
+    client_api.leave(client_id);
+    running.stop().expect("stop");
+}
+
+#[test]
 fn the_client_api_takes_messages_that_it_put() {
     everywhere(|running| {
         let client_api = running.client_api();

@@ -289,6 +289,19 @@ fn operations_on_the_server_need_the_right_server() {
             "{operation}: {audit}"
         );
     }
+    let audit = server.printed(&["audit", "--json"]);
+    let names = [
+        "reload",
+        "cluster",
+        "close_connection",
+        "steer_worker",
+        "define_schedule",
+        "steer_schedule",
+    ];
+    for (form, name) in forms.iter().zip(names) {
+        let line = format!("\"operation\":\"{name}\",\"what\":\"{form}\"");
+        assert!(audit.contains(&line), "{line}: {audit}");
+    }
 }
 
 /// A name that an address cannot have as it is.
@@ -439,6 +452,19 @@ fn the_audit_has_count_and_queue_of_an_operation() {
         format!("POST {edit} of kept 303, now message "),
         format!("POST {retry} of kept 303\n"),
     ] {
+        assert!(audit.contains(&line), "{line}: {audit}");
+    }
+    let audit = server.printed(&["audit", "--json"]);
+    for (name, what) in [
+        ("flush", "POST /queues/one/do/purge"),
+        ("flush", "act 2: purge one"),
+        ("pause", "pause three"),
+        ("on_queue", "POST /bulk/pause"),
+        ("drop", "POST /queues/last/do/drop"),
+        ("edit", &format!("POST {edit} of kept")),
+        ("on_message", &format!("POST {retry} of kept")),
+    ] {
+        let line = format!("\"operation\":\"{name}\",\"what\":\"{what}\"");
         assert!(audit.contains(&line), "{line}: {audit}");
     }
 }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use quintet_config::Served;
 
 use super::readme::default_ports;
-use crate::common::{Data, Server, Start, quintet, text};
+use crate::common::{Data, Server, Start, await_that, quintet, text};
 
 /// A server with every default but these hosts, listening on free ports.
 fn start(relay_hosts: &str) -> Server {
@@ -24,6 +24,43 @@ fn start(relay_hosts: &str) -> Server {
     let config: String = lines.collect();
     assert!(ports > 5, "{config}");
     Start::of(&config).serve_as_configured()
+}
+
+/// The threads of a server by their names, those for connections left out.
+fn threads(server: &Server) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).expect("it runs");
+    // One may have ended since.
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let names = names.map(|name| name.trim_end().to_owned());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with("io-")).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn an_idle_server_has_no_threads_for_parts_that_nobody_uses() {
+    const IDLE: [&str; 15] = [
+        "api",
+        "compactor",
+        "dispatcher",
+        "fetch",
+        "history",
+        "http",
+        "jemalloc_bg_thd",
+        "log",
+        "quintet",
+        "rq sockets",
+        "schedules",
+        "signals",
+        "sqs",
+        "timer",
+        "upkeep",
+    ];
+    let server = start("");
+    await_that("only the threads of an idle server run", || {
+        threads(&server) == IDLE
+    });
 }
 
 #[test]

@@ -28,4 +28,5 @@ mod top;
 mod trace;
 mod transfer;
 mod verbs;
+mod vocabulary;
 mod workers;

@@ -21,7 +21,7 @@ const LISTEN: &[&str] = &[
 ];
 
 /// Ann has her own queues, `*.log` by an older grant, and nothing on others.
-fn start(data: &Path, shards: u32) -> Server {
+pub(crate) fn start(data: &Path, shards: u32) -> Server {
     let hash = Password::of_cost(b"hush", [1; 16], 8, 1).expect("a hash");
     let hash = hash.as_str();
     let all = "'put', 'take', 'settle', 'peek', 'admin'";
@@ -42,7 +42,7 @@ fn start(data: &Path, shards: u32) -> Server {
     Server::start_with(data, start)
 }
 
-fn memcache(server: &Server, name: &str) -> Client {
+pub(crate) fn memcache(server: &Server, name: &str) -> Client {
     let mut client = server.client_of("memcache");
     client.send(format!("set x 0 0 8\r\n{name} hush\r\n").as_bytes());
     client.expect(b"STORED\r\n");
@@ -67,11 +67,14 @@ pub(crate) fn send_request(address: &str, head: &str, body: &str) -> (u16, Value
     )
 }
 
-fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
+    page(server, name, &line.replace(' ', " /api/v1"), body)
+}
+
+pub(crate) fn page(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
     let login = BASE64_STANDARD.encode(format!("{name}:hush"));
     let head = format!(
-        "{} HTTP/1.1\r\nAuthorization: Basic {login}\r\nContent-Type: application/json\r\n",
-        line.replace(' ', " /api/v1")
+        "{line} HTTP/1.1\r\nAuthorization: Basic {login}\r\nContent-Type: application/json\r\n"
     );
     send_request(server.address_of("http"), &head, &body.to_string())
 }
@@ -94,7 +97,7 @@ fn following_a_queue_takes_the_right_to_see_its_messages() {
     }
 }
 
-fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
+pub(crate) fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
     let head = format!(
         "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
          Content-Type: application/x-amz-json-1.0\r\n"
@@ -229,6 +232,34 @@ fn targets_of_messages_need_the_right_to_put() {
     }
 }
 
+/// Rules of `rq_router` send messages on as the server does it.
+#[test]
+fn a_message_that_rules_of_rq_send_on_needs_the_right_where_it_is_to_go() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let config = data.join("rq/config");
+    std::fs::create_dir_all(&config).expect("made");
+    let rules = "[[rule]]\ndesc = 'default'\naction = 'done'\n";
+    std::fs::write(config.join("rq_router_rules.toml"), rules).expect("written");
+    let server = start(&data, 1);
+    let login = BASE64_STANDARD.encode("ann:hush");
+    let head = format!(
+        "POST /q/ann/new_message HTTP/1.1\r\nAuthorization: Basic {login}\r\n\
+         Content-Type: application/json\r\n"
+    );
+    let put = |dest: Value| {
+        let message = json!({"dest": dest}).to_string();
+        send_request(server.address_of("http"), &head, &message)
+    };
+    for dest in ["sec", "http://there:3333/q/sec", "http://there:3333/q/sec/"] {
+        assert_eq!(put(json!(dest)).0, 403, "{dest}");
+    }
+    for dest in [json!(null), json!(""), json!("http://there:3333/q/ann-2")] {
+        let (status, reply) = put(dest);
+        assert_eq!((status, &reply[0]), (200, &json!("ok")), "{reply}");
+    }
+}
+
 #[test]
 fn sqs_needs_the_right_before_it_looks_up_a_queue() {
     for shards in [1, 4] {
@@ -249,7 +280,13 @@ fn sqs_needs_the_right_before_it_looks_up_a_queue() {
         let requests = |name: &str| {
             let attribute = json!({"DataType": "String", "StringValue": "x"});
             let handle = json!({"QueueUrl": name, "ReceiptHandle": "x", "VisibilityTimeout": 5});
+            let entry = |id: &str| json!({"Id": id, "MessageBody": "x"});
+            let entries = json!([entry("a"), entry("b")]);
             [
+                (
+                    "SendMessageBatch",
+                    json!({"QueueUrl": name, "Entries": entries}),
+                ),
                 ("DeleteQueue", json!({"QueueUrl": name})),
                 ("PurgeQueue", json!({"QueueUrl": name})),
                 ("DeleteMessage", handle.clone()),
@@ -326,18 +363,55 @@ fn a_move_task_puts_nothing_where_its_starter_may_not_put() {
 }
 
 #[test]
+fn other_settings_change_beside_a_target_that_somebody_else_has_set() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    let x = json!({"messages": [{"body": "x"}]});
+    for queue in ["ann", "sec"] {
+        let path = format!("POST /queues/{queue}/messages");
+        assert_eq!(api(&server, "bob", &path, &x).0, 201);
+    }
+    let set = |name: &str, change: Value| {
+        let (status, _) = api(&server, name, "PATCH /queues/ann/settings", &change);
+        status
+    };
+    for (own, other) in [("dead_letter", "expire_to"), ("expire_to", "dead_letter")] {
+        assert_eq!(set("bob", json!({own: "sec"})), 200);
+        assert_eq!(set("ann", json!({"attempts_max": 3})), 200, "{own}");
+        // It is no right to name the target anew.
+        assert_eq!(set("ann", json!({own: "sec2"})), 403);
+        assert_eq!(set("ann", json!({other: "sec"})), 403);
+        assert_eq!(set("ann", json!({own: null})), 200);
+        assert_eq!(set("ann", json!({own: "sec"})), 403);
+    }
+}
+
+#[test]
 fn only_the_server_has_its_attributes_and_tags() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = start(&dir.path().join("data"), 1);
-    let callback = json!({"queue": "ann", "headers": {"dir": "queue/sec/msg/1/1"}});
-    for event in ["success", "complete"] {
+    for (event, header) in [
+        ("success", "dir"),
+        ("complete", "dir"),
+        ("success", "dead_letter_queue"),
+    ] {
+        let callback = json!({"queue": "ann", "headers": {header: "sec"}});
         let (status, response) = api(&server, "ann", "POST /batches", &json!({event: callback}));
-        let field = format!("{event}.headers.dir");
+        let field = format!("{event}.headers.{header}");
         assert_eq!(
             (status, &response["field"]),
             (400, &json!(field)),
             "{response}"
         );
+    }
+    for (from, status) in [("sec", 400), ("ann-1", 201)] {
+        let message = json!({"queue": "ann", "attrs": [["dead_letter_queue", from]]});
+        let login = BASE64_STANDARD.encode("ann:hush");
+        let head =
+            format!("POST /api/v1/queues/ann/records HTTP/1.1\r\nAuthorization: Basic {login}\r\n");
+        let line = format!("{}\n", json!({ "messages": [message] }));
+        let reply = send_request(server.address_of("http"), &head, &line);
+        assert_eq!(reply.0, status, "{reply:?}");
     }
     let made = sqs(&server, "CreateQueue", &json!({"QueueName": "ann"}));
     assert_eq!(made.0, 200, "{made:?}");

@@ -349,6 +349,9 @@ fn received(requested: &Value, queue: &mut [(u64, Message)]) -> Value {
             response["MessageAttributes"] = attributes.clone();
             // So that it is a message with all there is.
             response["Attributes"]["AWSTraceHeader"] = json!("Root=1-5759e988");
+            response["Attributes"]["SenderId"] = json!("AIDAEXAMPLE");
+            let source = json!("arn:aws:sqs:eu-central-1:111111111111:orders");
+            response["Attributes"]["DeadLetterQueueSourceArn"] = source;
         }
         messages.push(response);
     }
@@ -411,8 +414,9 @@ fn all_of_sqs_moves_with_attributes_groups_and_times() {
         Value::Null,
         "that of the import does not count"
     );
-    let attrs = json!([["m:colour", "String\0r\u{f6}t"], ["m:raw", {"base64": "QmluYXJ5AAD/"}],
-        ["sqs:dedup", "d1"], ["sqs:trace", "Root=1-5759e988"]]);
+    let attrs = json!([["dead_letter_queue", "orders"], ["m:colour", "String\0r\u{f6}t"],
+        ["m:raw", {"base64": "QmluYXJ5AAD/"}], ["sqs:dedup", "d1"],
+        ["sqs:sender", "AIDAEXAMPLE"], ["sqs:trace", "Root=1-5759e988"]]);
     assert_eq!(full["attrs"], attrs);
     let taken = [(); 2].map(|()| server.run(&["take", "post"]).stdout);
     assert_eq!(taken[0], b"full");
@@ -662,5 +666,8 @@ fn clients_of_sqs_see_their_attributes_here() {
         (&json!("d1"), &json!("g1"))
     );
     assert_eq!(response["AWSTraceHeader"], "Root=1-5759e988");
+    assert_eq!(response["SenderId"], "AIDAEXAMPLE");
+    let source = "arn:aws:sqs:us-east-1:000000000000:orders";
+    assert_eq!(response["DeadLetterQueueSourceArn"], source);
     assert_eq!(response["SentTimestamp"], "1700000000123");
 }

@@ -195,6 +195,17 @@ fn jobs_of_a_faktory_are_moved() {
     let jobs = dir.path().join("jobs.jsonl");
     std::fs::write(&jobs, (0..250).map(line).collect::<String>()).unwrap();
     other.printed(&["import", "--quiet", jobs.to_str().unwrap()]);
+    // A job with an id of its own, which failed before.
+    let mut producer = other.client_of("faktory");
+    let hi = text(&producer.until(b"\r\n"));
+    let hi: Value = serde_json::from_str(hi.trim_start_matches("+HI ")).expect("JSON");
+    let rounds = u32::try_from(hi["i"].as_u64().expect("rounds")).expect("some thousands");
+    let salt = hi["s"].as_str().expect("a salt");
+    let hash = quintet_wire::faktory_pwdhash("swordfish", salt, rounds);
+    let hello = format!(r#"HELLO {{"v":2,"pwdhash":"{hash}"}}"#);
+    says(&mut producer, &hello, "+OK\r\n");
+    let own = r#"PUSH {"jid":"ownjob01","jobtype":"T","args":[1.0],"queue":"own","custom":{"a":1},"failure":{"retry_count":3}}"#;
+    says(&mut producer, own, "+OK\r\n");
     let server = start(&dir.path().join("data"), "");
     let address = other.address_of("faktory");
     let wrong = format!("faktory://:trout@{address}");
@@ -207,6 +218,21 @@ fn jobs_of_a_faktory_are_moved() {
     says(&mut worker, r#"HELLO {"v":2}"#, "+OK\r\n");
     // Nothing is left to be done twice.
     assert_eq!(other.number("reserved"), 0);
+    // Its clients know it again.
+    worker.send(b"FETCH own\r\n");
+    let head = text(&worker.until(b"\r\n"));
+    let len = head.trim_end().strip_prefix('$').expect("a job");
+    let job = text(&worker.exact(len.parse().expect("a length")));
+    worker.expect(b"\r\n");
+    assert_eq!(job.matches("enqueued_at").count(), 1, "{job}");
+    assert!(job.contains("\"args\":[1.0]"), "{job}");
+    let job: Value = serde_json::from_str(&job).expect("JSON");
+    assert_eq!(
+        (&job["jid"], &job["custom"], &job["failure"]["retry_count"]),
+        (&json!("ownjob01"), &json!({"a": 1}), &json!(3))
+    );
+    says(&mut worker, r#"ACK {"jid":"ownjob01"}"#, "+OK\r\n");
+    assert_eq!(server.number("reserved"), 0);
     for (queue, first) in [("even", 0), ("odd", 1)] {
         let left = |server: &Server| {
             let all = server.printed(&["queues", "--json"]);

@@ -254,6 +254,12 @@ impl Client {
         body.map(|body| text(&body))
     }
 
+    /// Leases the next message, for as long as the connection is there.
+    pub(crate) fn open(&mut self) {
+        self.ask("get q/open\r\n");
+        self.0.until(b"END\r\n");
+    }
+
     /// Everything that still comes until the connection is closed.
     pub(crate) fn rest(self) -> String {
         self.0.all()

@@ -137,3 +137,44 @@ fn case_74_a_full_disk_refuses_sends_and_does_deletes() {
     assert_eq!(tries("one").status, 200);
     assert_eq!(s.counts("q")[0], "1");
 }
+
+/// A repeat of it would find the delay there, and change nothing.
+#[test]
+fn a_delay_becomes_that_of_all_messages_though_its_client_has_gone() {
+    let s = Sqs::start_under_faults("shards = 4\n", "", "always");
+    s.create_with(
+        "q.fifo",
+        json!({"FifoQueue": "true", "DelaySeconds": "900"}),
+    );
+    for n in 0..25 {
+        let entry = |at: u32| {
+            json!({"Id": at.to_string(), "MessageBody": "x", "MessageGroupId": "g",
+                "MessageDeduplicationId": format!("{n}-{at}")})
+        };
+        let entries: Vec<_> = (0..10).map(entry).collect();
+        s.jq("SendMessageBatch", "q.fifo", json!({"Entries": entries}))
+            .yes();
+    }
+    assert_eq!(s.counts("q.fifo"), ["0", "0", "250"]);
+    // Each step waits for the disk.
+    let slow = Rule::every(Call::Sync, Action::Delay(200_000)).on(files::SEGMENT);
+    s.faults().rule(0, slow);
+    let input = json!({"QueueUrl": s.url("q.fifo"), "Attributes": {"DelaySeconds": "0"}});
+    let input = input.to_string();
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\
+         Content-Type: application/x-amz-json-1.0\r\n\
+         X-Amz-Target: AmazonSQS.SetQueueAttributes\r\n\r\n{input}",
+        s.address,
+        input.len()
+    );
+    let mut client = s.connect();
+    client.send(request.as_bytes()).expect("sent");
+    await_that("the delay is another", || {
+        s.attribute("q.fifo", "DelaySeconds").as_deref() == Some("0")
+    });
+    drop(client);
+    await_that("all are visible", || {
+        s.counts("q.fifo") == ["250", "0", "0"]
+    });
+}

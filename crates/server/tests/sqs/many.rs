@@ -72,7 +72,7 @@ fn threads(s: &Sqs) -> usize {
 fn case_72_polls_by_the_thousand_are_answered_each_by_its_send() {
     let count = connections();
     // The files are for polls; where few places are left silent connections make way.
-    let config = "shards = 4\nconnections_max = 64\n";
+    let config = "shards = 4\nconnections_max = 64\nhttp_threads = 2\n";
     // Open, so that a slow machine has the time to begin them all.
     let options = format!("limits=open,max_connections={}", count + count / 4);
     let s = Sqs::start_with(config, &options, Some("never"));
@@ -82,6 +82,10 @@ fn case_72_polls_by_the_thousand_are_answered_each_by_its_send() {
         kept.ask("CreateQueue", &json!({"QueueName": name(number)}))
             .yes();
     }
+    // A second connection begins the second thread.
+    Kept::new(&s)
+        .ask("ListQueues", &json!({"MaxResults": 1}))
+        .yes();
     let (resident, begun) = (memory(&s, "VmRSS"), threads(&s));
     let mut polls: Vec<Kept> = (0..count)
         .map(|number| {

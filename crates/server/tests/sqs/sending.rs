@@ -164,6 +164,9 @@ cases! {
             json!([{"Id": "2", "SenderFault": true, "Code": "InvalidParameterValue",
                 "Message": "One or more parameters cannot be validated. Reason: Message must be shorter than 1024 bytes."}])
         );
+        // Alone in its batch it is refused in the same way.
+        let alone = send(json!([entry("2", &"a".repeat(1025))])).yes();
+        assert_eq!(alone, json!({"Failed": got["Failed"]}));
         let good = send(json!([entry("1", "a"), entry("2", "b")])).yes();
         assert_eq!(good.as_object().map(serde_json::Map::len), Some(1));
         let form = "Action=SendMessageBatch&SendMessageBatchRequestEntry.1.Id=a\

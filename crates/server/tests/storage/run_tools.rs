@@ -197,6 +197,33 @@ fn a_missing_run_is_named_and_only_a_repair_continues_without_it() {
     }
 }
 
+#[test]
+fn a_run_that_only_a_lost_part_of_the_log_may_have_named_is_set_aside_by_a_repair() {
+    let data = Data::fresh();
+    backlog(&data, 30_000);
+    let run = runs_in(&data).pop().expect("a run");
+    let name = "run-00000-4294960000.qrun";
+    let unnamed = data.join(name);
+    std::fs::copy(run, &unnamed).expect("copied");
+    let lost = || -> Vec<String> {
+        let found = json(&["repair", "--json"], &data);
+        let lost = found["lost"].as_array().expect("losses").iter();
+        lost.filter_map(|range| range["file"].as_str().map(str::to_owned))
+            .collect()
+    };
+    assert_eq!(lost(), [""; 0]);
+    assert!(unnamed.exists(), "the next start deletes it");
+
+    let files = std::fs::read_dir(&data).expect("read");
+    let files = files.map(|file| file.expect("a file").file_name().into_string());
+    let segments = files.flatten().filter(|name| name.starts_with("segment-"));
+    let oldest = segments.min().expect("a segment");
+    std::fs::remove_file(data.join(oldest)).expect("removed");
+    assert!(lost().contains(&name.to_owned()));
+    assert!(!unnamed.exists() && data.join(format!("{name}.damaged")).exists());
+    assert_eq!(tool(&["check"], &data).0, 0);
+}
+
 /// Ends the load, also when the test fails.
 struct Stop<'a>(&'a AtomicBool);
 

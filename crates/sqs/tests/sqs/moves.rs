@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quintet_client::{ClientApi, OnOutcome};
 use quintet_sim::{Intercepted, client_api::SimApi};
-use quintet_types::{BulkAction, Caller, Command, CommandError, Name, Outcome};
+use quintet_types::{BulkAction, Caller, Command, CommandError, ListState, Name, Outcome};
 use serde_json::json;
 
 use crate::world::{PATIENCE, Served, sim};
@@ -247,4 +247,58 @@ fn a_cancelled_move_moves_nothing_more() {
     let there = served.yes("GetQueueAttributes", &wanted);
     assert_eq!(there["Attributes"]["ApproximateNumberOfMessages"], "1");
     assert_eq!(list()["Results"][0]["Status"], "CANCELLED");
+}
+
+#[test]
+fn a_stop_ends_a_change_of_delay_between_two_steps() {
+    let (hold, held) = mpsc::channel();
+    let (tell, waits) = mpsc::channel();
+    let steps = Arc::new(AtomicUsize::new(0));
+    let (counted, client_api) = (Arc::clone(&steps), sim());
+    let first = Intercepted::new(
+        Arc::clone(&client_api),
+        move |client_api: &SimApi, caller: Caller, command: Command, reply: OnOutcome| {
+            let is_step = matches!(&command, Command::BulkOp(bulk_op)
+                if bulk_op.state == ListState::Delayed);
+            if is_step && counted.fetch_add(1, Ordering::SeqCst) == 0 {
+                return hold.send((caller, command, reply)).unwrap_or_default();
+            }
+            let is_take = matches!(command, Command::Take(_));
+            client_api.submit(caller, command, reply);
+            if is_take {
+                tell.send(()).unwrap_or_default();
+            }
+        },
+    );
+    let served = Served::new(first);
+    let delayed =
+        json!({"FifoQueue": "true", "DelaySeconds": "900", "ContentBasedDeduplication": "true"});
+    let input = json!({"QueueName": "q.fifo", "Attributes": delayed});
+    served.yes("CreateQueue", &input);
+    served.yes("CreateQueue", &json!({"QueueName": "empty"}));
+    // More than one step has.
+    for batch in 0..11 {
+        let entry = |number: u32| {
+            let body = format!("{batch}-{number}");
+            json!({"Id": body, "MessageBody": body, "MessageGroupId": "g"})
+        };
+        let entries: Vec<_> = (0..10).map(entry).collect();
+        let input = json!({"QueueUrl": "q.fifo", "Entries": entries});
+        served.yes("SendMessageBatch", &input);
+    }
+    std::thread::scope(|scope| {
+        let input = json!({"QueueUrl": "q.fifo", "Attributes": {"DelaySeconds": "0"}});
+        let served = &served;
+        let set = scope.spawn(move || served.ask("SetQueueAttributes", &input));
+        let (caller, command, reply) = held.recv_timeout(PATIENCE).expect("a step");
+        let input = json!({"QueueUrl": "empty", "WaitTimeSeconds": 20});
+        let poll = scope.spawn(move || served.ask("ReceiveMessage", &input));
+        waits.recv_timeout(PATIENCE).expect("a poll waits");
+        scope.spawn(move || served.stop(PATIENCE));
+        poll.join().expect("it ends with the stop, as time stands");
+        client_api.submit(caller, command, reply);
+        let (status, body) = set.join().expect("it is answered");
+        assert_ne!(status, 200, "{body}");
+    });
+    assert_eq!(steps.load(Ordering::SeqCst), 1);
 }

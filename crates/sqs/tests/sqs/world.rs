@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quintet_client::ClientApi;
@@ -24,14 +24,12 @@ pub(crate) fn sim() -> Arc<SimApi> {
 /// A service, until it is dropped.
 pub(crate) struct Served {
     address: SocketAddr,
-    web: Option<Web>,
+    web: Mutex<Option<Web>>,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        if let Some(web) = self.web.take() {
-            web.stop(Duration::ZERO);
-        }
+        self.stop(Duration::ZERO);
     }
 }
 
@@ -62,7 +60,19 @@ impl Served {
             Web::start("sqs", 2, vec![(Socket::Tcp(listener), sqs)], || None).expect("served");
         Self {
             address,
-            web: Some(web),
+            web: Mutex::new(Some(web)),
+        }
+    }
+
+    /// Stops it, if that was not done. Requests that came before have so long.
+    pub(crate) fn stop(&self, grace: Duration) {
+        let web = self
+            .web
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(web) = web {
+            web.stop(grace);
         }
     }
 

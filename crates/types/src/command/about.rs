@@ -1,7 +1,7 @@
 //! Verb and subject of a command. Routing to shards, hooks and rights ask this and not the command,
 //! so a new command answers for itself in one place.
 
-use super::{BulkAction, BulkOp, Command, Peek, Put, StatsOf};
+use super::{BulkAction, BulkOp, Command, Operation, Peek, Put, StatsOf};
 use crate::batch::BatchRequest;
 use crate::command::TableRequest;
 use crate::id::MessageId;
@@ -17,7 +17,7 @@ pub struct About<'a> {
 }
 
 macro_rules! verbs {
-    ($($verb:ident = $name:literal,)*) => {
+    ($($verb:ident = $name:literal, $operation:ident;)*) => {
         /// The verb of a command. Hooks, rights and audit lines use the same names.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Verb {
@@ -34,37 +34,44 @@ macro_rules! verbs {
                     $(Verb::$verb => $name,)*
                 }
             }
+
+            /// The operation of an operator that a command with this verb may be.
+            pub(super) fn operation(self) -> Operation {
+                match self {
+                    $(Verb::$verb => Operation::$operation,)*
+                }
+            }
         }
     };
 }
 
 verbs! {
-    Put = "put",
-    Take = "take",
-    Peek = "peek",
-    StopWaiting = "stop_waiting",
-    Refer = "refer",
-    Settle = "settle",
-    Touch = "touch",
-    Reserve = "reserve",
-    Delete = "delete",
-    Kick = "kick",
-    Move = "move",
-    Commit = "commit",
-    Edit = "edit",
-    Pause = "pause",
-    Configure = "configure",
-    Join = "join",
-    Flush = "flush",
-    FlushExpired = "flush_expired",
-    Drop = "drop",
-    DropQueues = "drop_queues",
-    BurnId = "burn_id",
-    Restore = "restore",
-    Transaction = "transaction",
-    Table = "table",
-    Batch = "batch",
-    Stats = "stats",
+    Put = "put", Work;
+    Take = "take", Work;
+    Peek = "peek", Work;
+    StopWaiting = "stop_waiting", Work;
+    Refer = "refer", Work;
+    Settle = "settle", Work;
+    Touch = "touch", Work;
+    Reserve = "reserve", Work;
+    Delete = "delete", Work;
+    Kick = "kick", Kick;
+    Move = "move", Move;
+    Commit = "commit", Work;
+    Edit = "edit", Edit;
+    Pause = "pause", Pause;
+    Configure = "configure", Configure;
+    Join = "join", Join;
+    Flush = "flush", Flush;
+    FlushExpired = "flush_expired", FlushExpired;
+    Drop = "drop", Drop;
+    DropQueues = "drop_queues", DropQueues;
+    BurnId = "burn_id", Work;
+    Restore = "restore", Work;
+    Transaction = "transaction", Work;
+    Table = "table", Work;
+    Batch = "batch", ForgetBatch;
+    Stats = "stats", Work;
 }
 
 /// The subject of a command.

@@ -497,3 +497,28 @@ fn lists_of_rq_take_memory_first() {
     let _all = memory.take(1 << 20).expect("it is free");
     assert_eq!(statuses(), [503; 4]);
 }
+
+#[test]
+fn a_reserve_takes_memory_before_it_copies_its_messages() {
+    let memory = ByteBudget::new(1 << 20);
+    let world = World::with(|settings| settings.memory = Some(Arc::clone(&memory)));
+    let message = json!({"headers": {"a": "x".repeat(300_000)}});
+    for _ in 0..2 {
+        let put = world.post_json(
+            "/api/v1/queues/long/messages",
+            &json!({"messages": [&message]}),
+        );
+        assert_eq!(put.status, 201, "{}", put.text());
+    }
+    let reserve = |max: u32| {
+        let take = json!({"max": max, "wait_ms": 60_000});
+        world.post_json("/api/v1/queues/long/reserve", &take)
+    };
+    assert_eq!(reserve(2).status, 503);
+    // Both are back.
+    for _ in 0..2 {
+        let one = reserve(1);
+        assert_eq!(one.status, 200, "{}", one.text());
+        assert_eq!(one.json()["messages"].as_array().map(Vec::len), Some(1));
+    }
+}

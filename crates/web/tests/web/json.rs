@@ -192,6 +192,32 @@ fn a_used_key_with_another_request_is_refused() {
     assert_eq!(leases(&again), leases(&response));
 }
 
+#[test]
+fn a_record_with_a_used_key_is_a_repeat_only_with_the_same_body() {
+    let world = World::new();
+    let put = |line: &str, body: &[u8]| {
+        let request = [line.as_bytes(), b"\n", body].concat();
+        let key = ("idempotency-key", "k");
+        world.ask("POST", "/api/v1/queues/work/record", &[key], &request)
+    };
+    let first = put(r#"{"priority": 1, "flags": 2}"#, b"a");
+    assert_eq!(first.status, 201, "{}", first.text());
+    let again = put(r#"{"flags": 2, "priority": 1}"#, b"a");
+    assert_eq!((again.status, &again.json()["fresh"]), (201, &json!(false)));
+    assert_eq!(again.json()["id"], first.json()["id"]);
+    let long = [b'a'; 100];
+    for (line, body) in [
+        (r#"{"priority": 1, "flags": 2}"#, &b"b"[..]),
+        (r#"{"priority": 1, "flags": 2}"#, &long[..]),
+        (r#"{"priority": 1, "flags": 3}"#, &b"a"[..]),
+    ] {
+        let refused = put(line, body);
+        assert_eq!(refused.status, 422, "{line}: {}", refused.text());
+        assert_eq!(refused.json()["code"], "token_used");
+    }
+    assert_eq!(world.get("/api/v1/queues/work").json()["ready"], 1);
+}
+
 /// One that knew no sums has remembered none: its keys count whatever is asked.
 #[test]
 fn a_key_of_an_older_version_is_a_repeat() {

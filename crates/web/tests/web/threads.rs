@@ -1,16 +1,17 @@
 //! Several threads that serve connections: which one serves what, and their end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use quintet_http::{
-    Answering, Clients, Connected, ForwardedConnection, Limits, Serve, Settings, Socket, Web,
+    Answering, Clients, Connected, ForwardedConnection, Limits, Serve, Settings, Socket, Task, Web,
 };
 
 /// Longer than anything here takes on a busy machine.
@@ -105,6 +106,37 @@ fn a_connection_is_served_by_the_thread_with_the_fewest() {
         assert!(began.elapsed() < PATIENCE, "{left} gets none");
     }
     assert!(web.stop(Duration::from_secs(1)));
+}
+
+#[test]
+fn a_further_thread_begins_with_a_connection_that_finds_none_idle() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let who: Arc<dyn Serve> = Arc::new(Who(Settings::default()));
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&begun);
+    // Each thread is given a task, which runs until the thread ends.
+    let task = move || -> Option<Task> {
+        let running = Arc::clone(&counted);
+        running.fetch_add(1, Ordering::SeqCst);
+        Some(Box::pin(async move {
+            std::future::pending::<()>().await;
+            drop(running);
+        }))
+    };
+    let web = Web::start("who", 3, vec![(Socket::Tcp(listener), who)], task).expect("served");
+    assert_eq!(begun.load(Ordering::SeqCst), 1, "nobody has come");
+    let mut kept = Vec::new();
+    let mut threads = HashSet::new();
+    for expected in [1, 2, 3, 3] {
+        let mut one = Kept::open(address);
+        threads.insert(one.request_thread());
+        kept.push(one);
+        assert_eq!(begun.load(Ordering::SeqCst), expected);
+        assert_eq!(threads.len(), expected);
+    }
+    assert!(web.stop(Duration::ZERO), "a thread failed");
+    assert_eq!(Arc::strong_count(&begun), 1, "all threads have ended");
 }
 
 #[test]

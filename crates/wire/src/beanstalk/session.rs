@@ -443,6 +443,29 @@ impl Session for BeanstalkSession {
         HalfClose::StopWaiting
     }
 
+    fn is_as_opened(&self) -> bool {
+        let Self {
+            shared: _,
+            state,
+            tubes,
+            // A session that begins counts and refers again.
+            known: _,
+            is_producer: _,
+            is_worker: _,
+            beside,
+            owed,
+        } = self;
+        let between = match state {
+            BeanstalkState::Line => true,
+            BeanstalkState::LongLine
+            | BeanstalkState::Job(_)
+            | BeanstalkState::Callbacks(_)
+            | BeanstalkState::TooBig(_)
+            | BeanstalkState::Over => false,
+        };
+        between && tubes.are_as_opened() && beside.is_none() && owed.is_empty()
+    }
+
     fn held_bytes(&self) -> usize {
         // One that is in its middle is the oldest.
         let reply = match self.owed.oldest() {

@@ -37,6 +37,12 @@ impl Referred {
         }
     }
 
+    /// It uses and watches `default` alone.
+    pub(super) fn are_as_opened(&self) -> bool {
+        self.used.as_bytes() == DEFAULT
+            && matches!(self.watched(), [watched] if *watched == self.used)
+    }
+
     /// Tells the engine what a connection begins with.
     pub(super) fn first(&self) -> Command {
         refer(self.used.clone(), Some(true), Some(true))

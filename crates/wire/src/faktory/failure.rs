@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use quintet_types::{Backoff, Command, Edit, Message, MessageId, Ms, Retry, State};
 
 use super::job::{RETRY, string, string_member, time_member};
-use super::json::{self, Kind, Value};
+use super::json::{self, Kind};
 use super::moment;
 use crate::workers::cut;
 
@@ -13,10 +13,12 @@ use crate::workers::cut;
 pub(super) const FAILURE: &[u8] = b"f.failure";
 /// The engine's error text for a lease that ran out.
 const RAN_OUT: &[u8] = b"its lease ran out";
-/// Bytes kept of a message and of a type of error, and lines of a backtrace.
+/// Bytes kept of a message, of a line of a backtrace, and of a type of error.
 const MESSAGE_MAX: usize = 1000;
 const ERRTYPE_MAX: usize = 100;
+/// Lines kept of a backtrace, and bytes of them: no limit of memory refuses a report.
 const BACKTRACE_MAX: usize = 50;
+const BACKTRACE_BYTES_MAX: usize = 16 << 10;
 
 /// How a job of this protocol is tried again, which has failed so often before.
 pub(super) fn retry(max: i64, failed: Option<i64>, dead_ttl_ms: u64) -> Retry {
@@ -62,10 +64,16 @@ pub(super) fn read(text: &str) -> Option<(String, Report)> {
             "errtype" => errtype = string(&name, value).ok()?,
             "message" => message = string(&name, value).ok()?,
             "backtrace" if value.kind == Kind::Array => {
-                let line = |line: Value<'_>| Some(line.string()?.into_owned());
-                let lines: Option<Vec<String>> = value.elements().map(line).collect();
-                backtrace = lines?;
-                backtrace.truncate(BACKTRACE_MAX);
+                backtrace = Vec::new();
+                let mut left = BACKTRACE_BYTES_MAX;
+                for line in value.elements() {
+                    let line = line.string()?;
+                    let line = cut(&line, MESSAGE_MAX);
+                    if backtrace.len() < BACKTRACE_MAX && line.len() <= left {
+                        left -= line.len();
+                        backtrace.push(line.to_owned());
+                    }
+                }
             }
             "backtrace" => return None,
             _ => {}
@@ -232,6 +240,10 @@ mod tests {
             ),
             (1000, 100, 50)
         );
+        let lines = vec![format!("\"{long}\""); 100].join(",");
+        let stated = report(&format!(r#"{{"jid":"a","backtrace":["x",{lines},"y"]}}"#));
+        let bytes: Vec<usize> = stated.backtrace.iter().map(String::len).collect();
+        assert_eq!(bytes, [&[1][..], &[1000; 16], &[1]].concat());
         let none = report(r#"{"jid":"a","message":"","backtrace":null}"#);
         assert_eq!((&*none.message, &*none.errtype), ("unknown", "unknown"));
         for text in [

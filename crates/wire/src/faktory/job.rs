@@ -242,11 +242,15 @@ pub(super) fn shown(body: &str, beside: &Beside) -> String {
     out
 }
 
-/// True if a body begins as stored jobs do, so that something can be put in.
+/// True if a body begins as stored jobs do, so that something can be put in, and not as workers
+/// are shown them.
 pub(super) fn is_stored(body: &str) -> bool {
     let rest = body.strip_prefix("{\"retry\":").unwrap_or_default();
-    let number = rest.find(',').map(|at| rest[..at].parse::<i64>());
-    matches!(number, Some(Ok(_))) && body.ends_with('}')
+    let Some((number, more)) = rest.split_once(',') else {
+        return false;
+    };
+    let is_shown = ["\"failure\":", "\"enqueued_at\":"].map(|member| more.starts_with(member));
+    number.parse::<i64>().is_ok() && is_shown == [false; 2] && body.ends_with('}')
 }
 
 /// A message that was put elsewhere, as a job in the form it would be stored.
@@ -259,7 +263,10 @@ pub(super) fn foreign(
     let job = body.and_then(foreign_job);
     let job = match job {
         Some(job) => Job {
-            custom: with_own_jid(job.custom, &job.jid),
+            custom: match job.jid == jid {
+                true => job.custom,
+                false => with_own_jid(job.custom, &job.jid),
+            },
             jid,
             queue: queue.to_owned(),
             ..job
@@ -571,6 +578,23 @@ mod tests {
                 "{head}\"custom\":{{\"jid\":\"job00001\",\"a\":1}},{middle}\"T\"{made}\"args\":[1]}}"
             )
         );
+        // One that has its own name as a message, as an import gives it.
+        let own = (MessageId(255), "job00001".to_owned(), "mail", NOW);
+        let body = br#"{"jid":"job00001","jobtype":"T","args":[1],"failure":{},"custom":{"a":1}}"#;
+        assert_eq!(
+            foreign(own, Some(&body[..]), body.len() as u64, "Message"),
+            format!(
+                "{head}\"custom\":{{\"a\":1}},\"jid\":\"job00001\",\"queue\":\"mail\",\"jobtype\":\"T\"{made}\"args\":[1]}}"
+            )
+        );
+        for (body, stored) in [
+            (r#"{"retry":25,"jid":"a"}"#, true),
+            (r#"{"retry":25,"enqueued_at":"x","jid":"a"}"#, false),
+            (r#"{"retry":25,"failure":{},"enqueued_at":"x"}"#, false),
+            (r#"{"retry":25}"#, false),
+        ] {
+            assert_eq!(is_stored(body), stored, "{body}");
+        }
         assert_eq!(
             foreign(about(), None, 70_000, "Message"),
             format!(

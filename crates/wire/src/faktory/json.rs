@@ -81,6 +81,11 @@ impl<'a> Value<'a> {
         std::iter::from_fn(move || parts.next_value())
     }
 
+    /// The text between the brackets of an array; none of another value.
+    pub(super) fn inside(self) -> &'a str {
+        self.parts(Kind::Array).text
+    }
+
     fn parts(self, kind: Kind) -> Reader<'a> {
         let text = match self.kind == kind {
             // Without its brackets.
@@ -127,6 +132,13 @@ impl<'a> Value<'a> {
             }
         }
     }
+}
+
+/// The element at or behind this byte of the inside of a checked array, and its end.
+pub(super) fn element(inside: &str, at: usize) -> Option<(Value<'_>, usize)> {
+    let mut reader = Reader { text: inside, at };
+    let value = reader.next_value()?;
+    Some((value, reader.at))
 }
 
 /// Appends a string's JSON.

@@ -220,13 +220,18 @@ pub(super) struct Mutating {
     ends_one: bool,
     /// Jobs that were changed.
     jobs: u64,
+    /// Bytes of the ids of its filter.
+    jids_bytes: usize,
 }
 
 impl Mutating {
     /// It goes on with the first page of queues.
     pub(super) fn new(mutate: Mutate) -> Self {
+        let jids = mutate.jids.iter();
+        let jids_bytes = jids.map(|jid| jid.capacity() + size_of::<String>()).sum();
         Self {
             mutate,
+            jids_bytes,
             gathers: true,
             acts: VecDeque::new(),
             left: VecDeque::new(),
@@ -297,6 +302,8 @@ impl Mutating {
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.left.capacity() * size_of::<Name>() + self.acts.capacity() * size_of::<Command>()
+        self.jids_bytes
+            + self.left.capacity() * size_of::<Name>()
+            + self.acts.capacity() * size_of::<Command>()
     }
 }

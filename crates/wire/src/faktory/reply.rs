@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use quintet_types::{Command, CommandError, How, MessageId, Ms, Outcome, Put};
+use quintet_types::{Command, CommandError, How, MessageId, Ms, Outcome, Put, PutMore};
 
 use super::ent::BatchReply;
 use super::info::Info;
+use super::job::{Job, Refused};
 use super::json;
 use super::mutate::Mutating;
 use super::queues::Each;
@@ -90,15 +91,18 @@ pub(super) fn cancelled(worker_state: WorkerState, jids: &[Box<str>], output: &m
     bulk(&text, output);
 }
 
-/// Jobs of a PUSHB that are put in one step.
+/// Jobs of a PUSHB that are read, and put in one step.
 const AT_ONCE: usize = 1000;
 
 /// A PUSHB in its middle.
 #[derive(Debug, PartialEq, Default)]
 pub(super) struct Bulk {
-    /// Why jobs were refused, by their ids.
-    refused: BTreeMap<String, String>,
-    /// The puts, with the jobs' ids.
+    /// The inside of its JSON array, and how far the jobs in it were read.
+    jobs: Box<str>,
+    at: usize,
+    came: Ms,
+    refused: Refusals,
+    /// Puts of the jobs that were read last, with their ids.
     puts: VecDeque<(String, Put)>,
     /// How many of them are being put.
     requested: usize,
@@ -106,18 +110,39 @@ pub(super) struct Bulk {
     singly: usize,
 }
 
+/// Why jobs were refused, by their ids.
+#[derive(Debug, PartialEq, Default)]
+struct Refusals {
+    texts: BTreeMap<String, String>,
+    bytes: usize,
+}
+
+impl Refusals {
+    fn add(&mut self, jid: String, why: String) {
+        self.bytes += why.len();
+        let jid_bytes = jid.len() + 2 * size_of::<String>();
+        match self.texts.insert(jid, why) {
+            Some(before) => self.bytes -= before.len(),
+            None => self.bytes += jid_bytes,
+        }
+    }
+}
+
 impl Bulk {
-    pub(super) fn new(refused: BTreeMap<String, String>, puts: VecDeque<(String, Put)>) -> Self {
+    /// Of the inside of a JSON array, all of whose jobs can be read.
+    pub(super) fn new(jobs: Box<str>, came: Ms) -> Self {
         Self {
-            refused,
-            puts,
-            requested: 0,
-            singly: 0,
+            jobs,
+            came,
+            ..Self::default()
         }
     }
 
-    /// Puts the next of them, if there are any.
-    pub(super) fn next(&mut self) -> Option<Command> {
+    /// Puts the next of them, if there are any. `put` makes the put of a job.
+    pub(super) fn next(&mut self, put: impl Fn(Job, Ms) -> Result<Put, String>) -> Option<Command> {
+        if self.puts.is_empty() {
+            self.read(put);
+        }
         let most = if self.singly > 0 { 1 } else { AT_ONCE };
         self.requested = self.puts.len().min(most);
         let mut puts = self
@@ -132,31 +157,62 @@ impl Bulk {
         }
     }
 
+    fn read(&mut self, put: impl Fn(Job, Ms) -> Result<Put, String>) {
+        while self.puts.len() < AT_ONCE
+            && let Some((job, end)) = json::element(&self.jobs, self.at)
+        {
+            let read = Job::read(job, true);
+            self.at = end;
+            match read {
+                Ok(job) => {
+                    let jid = job.jid.clone();
+                    match put(job, self.came) {
+                        Ok(put) => self.puts.push_back((jid, put)),
+                        Err(why) => self.refused.add(jid, why),
+                    }
+                }
+                Err(Refused::Job(jid, why)) => self.refused.add(jid, why),
+                // Nothing of a list with such a job is put.
+                Err(Refused::Json(_)) => {}
+            }
+        }
+    }
+
     /// Takes the outcome of a step and returns the next step, if there is one.
-    pub(super) fn go_on(&mut self, outcome: &Outcome) -> Option<Command> {
+    pub(super) fn go_on(
+        &mut self,
+        outcome: &Outcome,
+        put: impl Fn(Job, Ms) -> Result<Put, String>,
+    ) -> Option<Command> {
         // Of what may have been done nothing is tried again.
         let unknown = matches!(outcome, Outcome::Refused(CommandError::Unknown));
         match why_not(outcome) {
             Some(_) if self.requested > 1 && !unknown => self.singly = self.requested,
             refused => {
                 self.singly = self.singly.saturating_sub(self.requested);
-                let requested = self.puts.drain(..self.requested.min(self.puts.len()));
-                self.refused
-                    .extend(requested.filter_map(|(jid, _)| Some((jid, refused.clone()?))));
+                for (jid, _) in self.puts.drain(..self.requested.min(self.puts.len())) {
+                    if let Some(why) = &refused {
+                        self.refused.add(jid, why.clone());
+                    }
+                }
             }
         }
-        self.next()
+        self.next(put)
     }
 
     /// Bytes it holds, about.
     pub(super) fn bytes(&self) -> usize {
         let bodies: u64 = self.puts.iter().map(|(_, put)| put.body.len()).sum();
-        self.puts.capacity() * size_of::<(String, Put)>() + usize::try_from(bodies).unwrap_or(0)
+        self.jobs.len()
+            + self.refused.bytes
+            + self.puts.capacity() * size_of::<(String, Put)>()
+            + self.puts.len() * size_of::<PutMore>()
+            + usize::try_from(bodies).unwrap_or(0)
     }
 
     pub(super) fn text(&self) -> String {
         let mut out = "{".to_owned();
-        for (jid, why) in &self.refused {
+        for (jid, why) in &self.refused.texts {
             if out.len() > 1 {
                 out.push(',');
             }
@@ -253,11 +309,21 @@ mod tests {
 
     use super::*;
 
+    fn bulk(jobs: usize) -> Bulk {
+        let job = |at| format!("{{\"jid\":\"{at:08}\",\"jobtype\":\"T\",\"args\":[]}}");
+        let jobs: Vec<String> = (0..jobs).map(job).collect();
+        Bulk::new(jobs.join(" , ").into(), Ms(7))
+    }
+
+    fn put(_: Job, came: Ms) -> Result<Put, String> {
+        assert_eq!(came, Ms(7));
+        Ok(Put::new("q".into(), Body::new(b"{}")))
+    }
+
     #[test]
     fn many_jobs_are_put_in_steps_and_those_of_a_refused_step_one_by_one() {
-        let put = |at: usize| (at.to_string(), Put::new("q".into(), Body::new(b"{}")));
-        let mut bulk = Bulk::new(BTreeMap::new(), (0..2500).map(put).collect());
-        let mut next = bulk.next();
+        let mut bulk = bulk(2500);
+        let mut next = bulk.next(put);
         let mut sizes = Vec::new();
         while let Some(command) = next {
             let size = if let Command::PutMany(puts) = &command {
@@ -268,27 +334,38 @@ mod tests {
             };
             let refused = sizes.len() == 1 || sizes.len() == 2 + 7;
             sizes.push(size);
-            next = bulk.go_on(&match refused {
+            let outcome = match refused {
                 true => Outcome::Refused(CommandError::QueueFull),
                 false => Outcome::Done,
-            });
+            };
+            next = bulk.go_on(&outcome, put);
         }
         let mut wanted = vec![1; 2 + 1000 + 1];
         (wanted[0], wanted[1], wanted[2 + 1000]) = (1000, 1000, 500);
         assert_eq!(sizes, wanted);
-        assert_eq!(bulk.text(), "{\"1007\":\"queue full\"}");
+        assert_eq!(bulk.text(), "{\"00001007\":\"queue full\"}");
     }
 
     #[test]
     fn jobs_that_may_have_been_put_are_not_put_again() {
-        let put = |at: usize| (at.to_string(), Put::new("q".into(), Body::new(b"{}")));
-        let mut bulk = Bulk::new(BTreeMap::new(), (0..2).map(put).collect());
-        assert!(matches!(bulk.next(), Some(Command::PutMany(_))));
-        assert_eq!(bulk.go_on(&Outcome::Refused(CommandError::Unknown)), None);
+        let mut bulk = bulk(2);
+        assert!(matches!(bulk.next(put), Some(Command::PutMany(_))));
+        let unknown = Outcome::Refused(CommandError::Unknown);
+        assert_eq!(bulk.go_on(&unknown, put), None);
         let unknown = CommandError::Unknown.text();
         assert_eq!(
             bulk.text(),
-            format!("{{\"0\":\"{unknown}\",\"1\":\"{unknown}\"}}")
+            format!("{{\"00000000\":\"{unknown}\",\"00000001\":\"{unknown}\"}}")
         );
+    }
+
+    #[test]
+    fn refused_jobs_are_counted_once_for_each_id() {
+        let mut bulk = Bulk::new("{},{\"jid\":\"1\"},{},{}".into(), Ms(7));
+        assert_eq!(bulk.next(put), None);
+        let why = "jobs must have a reasonable jid parameter";
+        assert_eq!(bulk.text(), format!("{{\"\":\"{why}\",\"1\":\"{why}\"}}"));
+        let texts = 2 * (2 * size_of::<String>() + why.len()) + 1;
+        assert_eq!(bulk.refused.bytes, texts);
     }
 }

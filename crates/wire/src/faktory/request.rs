@@ -20,8 +20,8 @@ pub(super) const QUEUES_MAX: usize = 1024;
 #[derive(Debug, PartialEq)]
 pub(super) enum Request {
     Push(Box<Job>),
-    /// Jobs that can be stored; and by job id why others cannot.
-    PushBulk(Vec<Job>, Vec<(String, String)>),
+    /// The inside of the JSON array of jobs, which are objects with members of the right types.
+    PushBulk(Box<str>),
     /// From these, in this order.
     Fetch(Vec<Name>),
     Ack(String),
@@ -109,15 +109,12 @@ fn push_bulk(rest: &str) -> Request {
         Ok(_) => return fault("invalid JSON: PUSHB takes an array"),
         Err(bad) => return fault(format!("invalid JSON: {}", bad.text())),
     };
-    let (mut good, mut bad) = (Vec::new(), Vec::new());
     for job in list.elements() {
-        match Job::read(job, true) {
-            Ok(job) => good.push(job),
-            Err(Refused::Job(jid, why)) => bad.push((jid, why)),
-            Err(refused @ Refused::Json(_)) => return fault(refused.text()),
+        if let Err(refused @ Refused::Json(_)) = Job::read(job, true) {
+            return fault(refused.text());
         }
     }
-    Request::PushBulk(good, bad)
+    Request::PushBulk(list.inside().into())
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -193,7 +190,8 @@ fn queue(rest: &str) -> Request {
     let Some(sub) = Sub::of_word(word) else {
         return fault(format!("no such QUEUE subcommand: {}", word.to_uppercase()));
     };
-    let arguments: Vec<&str> = words.collect();
+    // One more than there may be.
+    let arguments: Vec<&str> = words.take(QUEUES_MAX + 1).collect();
     match (sub, arguments.as_slice()) {
         (Sub::Latency, ["*"]) => fault("QUEUE LATENCY does not support wildcards"),
         (Sub::Pause | Sub::Resume | Sub::Remove, []) => INTERNAL,
@@ -258,6 +256,8 @@ mod tests {
             assert_eq!(error_text(line), text, "{line}");
         }
         let many = format!("FETCH {}", "q ".repeat(QUEUES_MAX + 1));
+        assert_eq!(error_text(&many), "too many queues");
+        let many = format!("QUEUE PAUSE {}", "q ".repeat(QUEUES_MAX + 9));
         assert_eq!(error_text(&many), "too many queues");
         for line in ["CMD foo", "flush", "", "HELLO {\"v\":2}"] {
             assert_eq!(parse(line.as_bytes(), false).1, Request::Unknown, "{line}");

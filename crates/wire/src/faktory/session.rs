@@ -1,12 +1,11 @@
 //! One connection: lines in, replies out.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quintet_types::{
     BackTo, Body, By, Command, CommandError, How, LargeBody, LeaseOwner, LeaseRequest, LeaseTime,
-    Ms, Name, NamedAction, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put, PutMore, Take, Wait,
-    When,
+    Ms, Name, NamedAction, Operation, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put, PutMore, Take,
+    Wait, When,
 };
 
 use super::ent::{self, BatchReply, Tracking, Wishes};
@@ -195,7 +194,7 @@ impl FaktorySession {
                 Ok(put) => (Engine(Command::Put(put)), FaktoryReply::Done),
                 Err(why) => (Own, FaktoryReply::Fault(why.into())),
             },
-            Request::PushBulk(jobs, refused) => self.push_bulk(jobs, refused, env.now),
+            Request::PushBulk(jobs) => self.push_bulk(jobs, env.now),
             Request::Fetch(queues) => (Engine(self.fetch(queues)), FaktoryReply::Job),
             Request::Ack(jid) => {
                 let ack = ent::of_job(&jid, NamedAction::Settle(How::Finish));
@@ -238,7 +237,7 @@ impl FaktorySession {
             Request::Mutate(mutate) => {
                 let what = mutate.shown().into_boxed_str();
                 let reply = FaktoryReply::Mutate(Box::new(Mutating::new(mutate)));
-                (Host(HostRequest::Noted("mutate", what)), reply)
+                (Host(HostRequest::Noted(Operation::Mutate, what)), reply)
             }
             Request::Batch(batches) => {
                 let (command, batch_reply) = batches.ask(env.now, self.shared.dead_ttl_ms);
@@ -299,23 +298,11 @@ impl FaktorySession {
         })
     }
 
-    fn push_bulk(
-        &self,
-        jobs: Vec<Job>,
-        refused: Vec<(String, String)>,
-        now: Ms,
-    ) -> (ClientRequest, FaktoryReply) {
-        let mut refused: BTreeMap<String, String> = refused.into_iter().collect();
-        let mut puts = VecDeque::with_capacity(jobs.len());
-        for job in jobs {
-            let jid = job.jid.clone();
-            match self.put(job, now) {
-                Ok(put) => puts.push_back((jid, put)),
-                Err(why) => drop(refused.insert(jid, why)),
-            }
-        }
-        let mut bulk = Bulk::new(refused, puts);
-        let ask = bulk.next().map_or(Own, EngineAlone);
+    fn push_bulk(&self, jobs: Box<str>, now: Ms) -> (ClientRequest, FaktoryReply) {
+        let mut bulk = Bulk::new(jobs, now);
+        let ask = bulk
+            .next(|job, now| self.put(job, now))
+            .map_or(Own, EngineAlone);
         (ask, FaktoryReply::Bulk(Box::new(bulk)))
     }
 
@@ -497,7 +484,7 @@ impl FaktorySession {
                 }
             }
             FaktoryReply::Bulk(mut bulk) => {
-                if let Some(puts) = bulk.go_on(outcome) {
+                if let Some(puts) = bulk.go_on(outcome, |job, now| self.put(job, now)) {
                     return self.owed.again(FaktoryReply::Bulk(bulk), puts);
                 }
                 reply::bulk(&bulk.text(), output);
@@ -579,7 +566,7 @@ impl FaktorySession {
                 let (what, jobs) = mutating.done();
                 let error = response.refused().filter(|_| fails(outcome));
                 let result = error.map_or("done", CommandError::code);
-                return Next::Noted("mutate", what.into(), result, jobs);
+                return Next::Noted(Operation::Mutate, what.into(), result, jobs);
             }
         }
         Next::Done
@@ -695,6 +682,11 @@ impl Session for FaktorySession {
 
     fn worker(&self) -> Option<&str> {
         self.worker.as_ref().map(|(wid, _)| wid.as_str())
+    }
+
+    /// The server spoke first, and the client has said who it is.
+    fn is_as_opened(&self) -> bool {
+        false
     }
 
     fn held_bytes(&self) -> usize {

@@ -335,6 +335,28 @@ impl Session for JobqueueSession {
         }
     }
 
+    fn is_as_opened(&self) -> bool {
+        let Self {
+            shared: _,
+            // No word begins as TLS does, and a name is looked for anew.
+            first: _,
+            name_end: _,
+            state,
+            owed,
+        } = self;
+        let between = match state {
+            JobqueueState::Word => true,
+            JobqueueState::Name(_)
+            | JobqueueState::Numbers { .. }
+            | JobqueueState::Timeout(_)
+            | JobqueueState::Id
+            | JobqueueState::Data(_)
+            | JobqueueState::Refused { .. }
+            | JobqueueState::Over => false,
+        };
+        between && owed.is_empty()
+    }
+
     fn half_closed(&mut self) -> HalfClose {
         match self.owed.oldest() {
             // It would wait for ever, for a client that may be gone.

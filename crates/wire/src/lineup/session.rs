@@ -276,4 +276,24 @@ impl Session for LineupSession {
             coming.streamed(body);
         }
     }
+
+    fn is_as_opened(&self) -> bool {
+        let Self {
+            shared: _,
+            // No command begins as TLS does, and a line is looked for anew.
+            first: _,
+            lines: _,
+            state,
+            owed,
+        } = self;
+        let between = match state {
+            LineupState::Line => true,
+            LineupState::LongLine
+            | LineupState::Message(_)
+            | LineupState::Doubtful { .. }
+            | LineupState::Unwanted { .. }
+            | LineupState::Over => false,
+        };
+        between && owed.is_empty()
+    }
 }

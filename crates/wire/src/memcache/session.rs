@@ -333,6 +333,26 @@ impl Session for MemcacheSession {
         }
     }
 
+    fn is_as_opened(&self) -> bool {
+        let Self {
+            shared: _,
+            state,
+            // Each request tells which it is, and a line is looked for anew.
+            tongue: _,
+            lines: _,
+            parts,
+            owed,
+        } = self;
+        let between = match state {
+            MemcacheState::Line => true,
+            MemcacheState::Data(_)
+            | MemcacheState::Unwanted { .. }
+            | MemcacheState::Login(..)
+            | MemcacheState::Over => false,
+        };
+        between && parts.is_empty() && owed.is_empty()
+    }
+
     fn half_closed(&mut self) -> HalfClose {
         HalfClose::StopWaiting
     }

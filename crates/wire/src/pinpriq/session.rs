@@ -254,6 +254,20 @@ impl Session for PinpriqSession {
     /// No packet is long enough to be streamed.
     fn streamed(&mut self, _: Result<LargeBody, CommandError>) {}
 
+    fn is_as_opened(&self) -> bool {
+        let Self {
+            shared: _,
+            // No packet begins as TLS does.
+            first: _,
+            subscribed,
+            subscribed_bytes: _,
+            ready,
+            unwanted,
+            owed,
+        } = self;
+        subscribed.is_empty() && !ready && *unwanted == 0 && owed.is_empty()
+    }
+
     fn held_bytes(&self) -> usize {
         self.subscribed_bytes + self.subscribed.len() * size_of::<Name>()
     }

@@ -43,3 +43,38 @@ fn beanstalk_counts_watched_tubes_only_for_requests_that_have_them() {
     );
     assert_eq!(session.held_bytes(), 4 * tubes);
 }
+
+#[test]
+fn faktory_holds_the_jobs_of_a_list_as_they_came_until_they_are_put() {
+    let protocol = quintet_wire::protocol("faktory").expect("a protocol");
+    let listener = (protocol.listener)(&Options::new(protocol.options)).expect("a listener");
+    let tally = Tally::new();
+    let env = Env {
+        now: Ms(1),
+        tally: &tally,
+        logins: Logins::Off,
+    };
+    let held = |command: &str| {
+        let mut session = listener.open();
+        let requests = format!("HELLO {{\"v\":2}}\r\n{command}\r\n");
+        decode(&mut *session, requests.as_bytes(), &env);
+        for _ in 0..2 {
+            session.encode(&ServerResponse::Own, &env, &mut Output::default());
+        }
+        session.held_bytes()
+    };
+    let list = |jobs: usize| {
+        let job = |at| format!("{{\"jid\":\"{at:08}\",\"jobtype\":\"T\",\"args\":[]}}");
+        let jobs: Vec<String> = (0..jobs).map(job).collect();
+        format!("PUSHB [{}]", jobs.join(","))
+    };
+    let (few, many) = (list(1000), list(20_000));
+    assert!(held(&few) > 1000 * 200, "{}", held(&few));
+    assert!(held(&many) <= held(&few) + many.len() - few.len());
+    // Ids of a filter are there until the last job was looked at.
+    let jids: Vec<String> = (0..1000).map(|at| format!("\"{at:08}\"")).collect();
+    let jids = jids.join(",");
+    let mutate =
+        format!("MUTATE {{\"cmd\":\"kill\",\"target\":\"dead\",\"filter\":{{\"jids\":[{jids}]}}}}");
+    assert!(held(&mutate) >= 1000 * 8, "{}", held(&mutate));
+}

@@ -1,5 +1,6 @@
 //! Protocols without sockets: transcripts, decoders, log-ins.
 
+mod anew;
 mod common;
 mod decoder;
 mod decoder_random;

@@ -75,7 +75,7 @@ fn every_protocol_has_transcripts() {
     }
 }
 
-fn transcripts() -> Vec<PathBuf> {
+pub(crate) fn transcripts() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
     let mut paths: Vec<PathBuf> = children(&root)
         .iter()
@@ -93,12 +93,12 @@ fn children(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn protocol_name(path: &Path) -> &str {
+pub(crate) fn protocol_name(path: &Path) -> &str {
     let folder = path.parent().and_then(Path::file_name);
     folder.and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-fn open(path: &Path, grain_ms: u64) -> Result<(Transcript, Host), String> {
+pub(crate) fn open(path: &Path, grain_ms: u64) -> Result<(Transcript, Host), String> {
     let source = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let transcript = Transcript::parse(&source)?;
     let protocol = quintet_wire::protocol(protocol_name(path)).ok_or("no such protocol")?;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail};
-use quintet_control::Head;
-use quintet_types::Name;
+use quintet_control::{Head, Text};
+use quintet_types::{MESSAGE_NAME_BYTES_MAX, Name};
 use quintet_wire::faktory_pwdhash;
 use serde_json::{Value, json};
 
@@ -178,10 +178,19 @@ impl Source for Faktory {
                 bail!("{}: a job without a jid", self.line.address());
             };
             self.state.place = format!("a job of {queue} at {}", self.line.address());
+            let text = |text: &str| Text(text.as_bytes().to_vec());
+            let failure = Some(&job["failure"]).filter(|failure| failure.is_object());
             let head = Head {
                 queue: Name::of_shown(&queue).to_string(),
                 bytes: body.len() as u64,
                 ttr_ms: job["reserve_for"].as_u64().map(|seconds| seconds * 1000),
+                // Its clients settle it by its jid here, too.
+                name: Some(text(jid)).filter(|_| (1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())),
+                // As the protocol keeps it here, which shows it to workers.
+                attrs: failure
+                    .map(|failure| (text("f.failure"), text(&failure.to_string())))
+                    .into_iter()
+                    .collect(),
                 ..Head::default()
             };
             let (jid, bytes) = (jid.to_owned(), body.len());

@@ -373,16 +373,25 @@ impl Sqs {
 
     fn give(&mut self, url: Arc<str>, mut message: Message) -> Result<Entry> {
         let queue = name_of(&url).to_owned();
-        let id = message.attributes.get("MessageDeduplicationId");
         self.state.place = format!("message {} of {queue} at {}", self.state.passed, self.host);
         let mut attrs = Vec::new();
         // As the sqs protocol here keeps them, which gives them to its clients again.
-        for (name, kept) in [
-            ("sqs:dedup", id),
-            ("sqs:trace", message.attributes.get("AWSTraceHeader")),
+        for (name, attribute) in [
+            ("sqs:dedup", "MessageDeduplicationId"),
+            ("sqs:trace", "AWSTraceHeader"),
+            ("sqs:sender", "SenderId"),
+            ("dead_letter_queue", "DeadLetterQueueSourceArn"),
         ] {
-            if let Some(kept) = kept {
-                attrs.push((text(name), text(kept)));
+            if let Some(kept) = message.attributes.get(attribute) {
+                // Of the ARN of a queue its name.
+                let (_, name_of_arn) = kept.rsplit_once(':').unwrap_or_default();
+                let kept = match attribute {
+                    "DeadLetterQueueSourceArn" => name_of_arn,
+                    _ => kept.as_str(),
+                };
+                if !kept.is_empty() {
+                    attrs.push((text(name), text(kept)));
+                }
             }
         }
         for (name, value) in std::mem::take(&mut message.message_attributes) {

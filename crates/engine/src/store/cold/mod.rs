@@ -443,23 +443,11 @@ impl Durable {
         id.0 != 0 && !self.cold.is_empty() && self.ids.get(id.0).is_none() && id <= self.last_id()
     }
 
-    /// Those with a block in force; some may come several times.
-    pub(super) fn queues_in_runs(&self) -> Vec<QueueId> {
-        let blocks = self.cold.runs.values().flat_map(|run| run.blocks.values());
-        let mut queues: Vec<QueueId> = blocks.map(|block| block.row.queue).collect();
-        queues.dedup();
-        queues
-    }
-
     /// The facts that tell a new segment of what is in force.
     pub(super) fn snapshot_runs(&self, record: &mut dyn FnMut(&Fact)) {
         for (&run, table) in &self.cold.runs {
             for block in table.blocks.values() {
-                record(&Fact::RunImage {
-                    run,
-                    block: Box::new(block.row),
-                    dead: block.dead.clone(),
-                });
+                record(&block.image(run));
             }
         }
     }

@@ -1,10 +1,12 @@
 //! The part of each run that is in force: a table of blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use quintet_types::{MessageId, Ms, RunId};
 
 use crate::cold::{Block, BlockAt};
+use crate::fact::Fact;
 
 /// Whether a block's messages are in memory too. Volatile.
 #[derive(Debug, Default)]
@@ -37,6 +39,15 @@ impl ColdBlock {
             dead,
             shelf: Shelf::Stored,
             rings: row.expires,
+        }
+    }
+
+    /// The record of it in a snapshot.
+    pub(crate) fn image(&self, run: RunId) -> Fact {
+        Fact::RunImage {
+            run,
+            block: Box::new(self.row),
+            dead: self.dead.clone(),
         }
     }
 
@@ -128,6 +139,19 @@ impl Cold {
     pub(crate) fn block_mut(&mut self, at: BlockAt) -> Option<&mut ColdBlock> {
         let table = self.runs.get_mut(&at.run)?;
         table.blocks.get_mut(&at.ordinal).map(|block| &mut **block)
+    }
+
+    /// The first block in force behind this one, or of all, by run and ordinal.
+    pub(crate) fn next_block(&self, after: Option<BlockAt>) -> Option<BlockAt> {
+        let from = after.map_or(RunId(0), |after| after.run);
+        self.runs.range(from..).find_map(|(&run, table)| {
+            let behind = match after.filter(|after| after.run == run) {
+                Some(after) => Bound::Excluded(after.ordinal),
+                None => Bound::Unbounded,
+            };
+            let next = table.blocks.range((behind, Bound::Unbounded)).next();
+            next.map(|(&ordinal, _)| BlockAt { run, ordinal })
+        })
     }
 
     /// Estimate of the memory it takes: measured over thirty million messages, with

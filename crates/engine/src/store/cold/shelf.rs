@@ -148,6 +148,11 @@ impl Durable {
 }
 
 impl QueueCold {
+    /// Its blocks, stored and loaded.
+    pub(crate) fn block_count(&self) -> usize {
+        self.state_indexes.iter().map(BTreeMap::len).sum::<usize>() + self.loaded.len()
+    }
+
     /// Stored messages of a state index.
     pub(crate) fn count(&self, state_index: StateIndex) -> u64 {
         self.sums.count(state_index)

@@ -33,6 +33,9 @@ pub(crate) struct Host {
     workers: Workers,
     /// Outcomes for those who waited, handed over between turns.
     deliveries: VecDeque<Delivery>,
+    /// Sessions that are as just opened are replaced by new ones.
+    renews: bool,
+    renewed: usize,
 }
 
 struct Connection {
@@ -81,7 +84,36 @@ impl Host {
             bodies: BTreeMap::new(),
             workers: Workers::new(),
             deliveries: VecDeque::new(),
+            renews: false,
+            renewed: 0,
         })
+    }
+
+    /// From now on a session that is as just opened is replaced by a new one.
+    pub(crate) fn renew_sessions(&mut self) {
+        self.renews = true;
+    }
+
+    /// How many were.
+    pub(crate) fn renewed(&self) -> usize {
+        self.renewed
+    }
+
+    /// Whether a connection's session is as just opened.
+    pub(crate) fn is_as_opened(&mut self, number: u8) -> bool {
+        self.connection(number).session.is_as_opened()
+    }
+
+    fn renew(&mut self) {
+        for connection in self.connections.values_mut() {
+            let read = connection.input.is_empty() && connection.stream.is_none();
+            let answered = connection.asks.is_empty() && !connection.waiting;
+            let open = !connection.shut && !connection.closed;
+            if read && answered && open && connection.session.is_as_opened() {
+                connection.session = self.listener.open();
+                self.renewed += 1;
+            }
+        }
     }
 
     fn submit(&mut self, client_id: ClientId, command: Command) -> Option<ServerResponse> {
@@ -426,6 +458,9 @@ impl Link for Host {
         open.input.extend_from_slice(bytes);
         self.turn(connection);
         self.deliver();
+        if self.renews {
+            self.renew();
+        }
     }
 
     fn receive(&mut self, connection: u8, into: &mut Vec<u8>) -> Received {
