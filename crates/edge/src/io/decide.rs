@@ -35,12 +35,13 @@ impl IoThread {
         let mut access = Access::new(&edge.core, self.now, &mut self.trail);
         let mut bytes = 0;
         let mut asks = self.asks.drain(..);
-        while let Some(ask) = asks.next() {
+        while let Some(ask) = asks.as_slice().first() {
             let or_close = matches!(ask, ClientRequest::EngineOrClose(_));
             let synced = matches!(ask, ClientRequest::EngineSynced(_));
             let mut family = Family::Other;
-            // Each arm writes its reply where it stays: replies are long, and moved at a cost.
-            match ask {
+            // Each arm writes its reply where it stays: requests and replies are long, and moved
+            // at a cost.
+            match asks.next().expect("it is the first") {
                 ClientRequest::Engine(command)
                 | ClientRequest::EngineOrClose(command)
                 | ClientRequest::EngineAlone(command)
