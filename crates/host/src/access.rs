@@ -75,7 +75,7 @@ impl Access<'_> {
             Decided::Now(outcome, name, _) if !is_logged && core.is_shared() => {
                 Decided::Now(outcome, name, Required::default())
             }
-            decided => decided,
+            decided @ (Decided::Now(..) | Decided::Later) => decided,
         }
     }
 
@@ -280,7 +280,7 @@ impl Access<'_> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
     let Answer::Now(outcome, hold) = answer else {
         return Decided::Later;

@@ -360,11 +360,17 @@ impl Conn {
 impl DueReply {
     /// A reply that the session knows.
     pub(super) fn own() -> Self {
+        Self::of(ServerResponse::Own, Required::default(), false)
+    }
+
+    /// One that leaves once `required` is done.
+    #[inline]
+    pub(super) fn of(response: ServerResponse, required: Required, undone: bool) -> Self {
         Self {
-            response: ServerResponse::Own,
+            response,
             hook_reply: None,
-            required: Required::default(),
-            undone: false,
+            required,
+            undone,
             host: None,
             closes: false,
             family: Family::Other,

@@ -79,12 +79,8 @@ impl IoThread {
                             if let Decided::Now(outcome, queue, required) =
                                 access.submit(conn.caller, command)
                             {
-                                self.replies.push(DueReply {
-                                    response: ServerResponse::Engine(outcome, queue),
-                                    required,
-                                    undone,
-                                    ..DueReply::own()
-                                });
+                                let response = ServerResponse::Engine(outcome, queue);
+                                self.replies.push(DueReply::of(response, required, undone));
                             }
                         }
                     }
