@@ -50,28 +50,32 @@ enum Route {
 impl Access<'_> {
     /// Decides a command in the locked shard. Its outcome may leave once `Required` is done.
     pub fn submit(&mut self, caller: Caller, command: Command) -> Decided {
+        let core = self.core;
+        if core.shards.len() == 1
+            && !core.is_shared()
+            && core.is_available()
+            && !core.are_permits_checked()
+        {
+            // The common case; the same as below, and each command is copied less often.
+            return self.ask(0, caller, command);
+        }
         let is_logged = !matches!(command, Command::Refer { .. });
-        if !self.core.is_available() && is_logged && !leaves(&command) {
-            self.core.unavailable.fetch_add(1, Ordering::Relaxed);
+        if !core.is_available() && is_logged && !leaves(&command) {
+            core.unavailable.fetch_add(1, Ordering::Relaxed);
             // It rests on nothing in the log, and waits for nothing.
             let refused = Outcome::Refused(CommandError::Unavailable);
             return Decided::Now(refused, Name::default(), Required::default());
         }
-        if !is_logged && self.core.is_shared() {
-            // In a cluster other replies wait until what they rest on is acknowledged.
-            return match self.decide_any(caller, command) {
-                Decided::Now(outcome, name, _) => Decided::Now(outcome, name, Required::default()),
-                Decided::Later => Decided::Later,
-            };
-        }
-        self.decide_any(caller, command)
-    }
-
-    #[inline(always)]
-    fn decide_any(&mut self, caller: Caller, command: Command) -> Decided {
-        match self.core.are_permits_checked() {
+        let decided = match core.are_permits_checked() {
             true => self.decide_permitted(caller, command),
             false => self.decide(caller, command),
+        };
+        match decided {
+            // In a cluster other replies wait until what they rest on is acknowledged.
+            Decided::Now(outcome, name, _) if !is_logged && core.is_shared() => {
+                Decided::Now(outcome, name, Required::default())
+            }
+            decided @ (Decided::Now(..) | Decided::Later) => decided,
         }
     }
 
@@ -134,11 +138,17 @@ impl Access<'_> {
 
     fn ask(&mut self, shard: usize, caller: Caller, command: Command) -> Decided {
         let core = self.core;
-        let (answer, shard) = self.step_in(shard, |at| {
-            at.engine
-                .submit(at.now, caller, command, at.journal, at.deliveries)
-        });
-        decided_in(core, shard, answer)
+        let at = self.hold(shard);
+        // No closure as in `step_in`: it would copy the command.
+        let inside = self.inside(at);
+        let answer = inside.engine.submit(
+            inside.now,
+            caller,
+            command,
+            inside.journal,
+            inside.deliveries,
+        );
+        decided_in(core, self.collected(at), answer)
     }
 
     /// The answer of the last step in a shard, and the condition for sending its reply.
@@ -270,7 +280,7 @@ impl Access<'_> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
     let Answer::Now(outcome, hold) = answer else {
         return Decided::Later;

@@ -116,7 +116,7 @@ pub enum Answer {
 }
 
 /// The reply to a client that is known and lacks the right: 403.
-pub(crate) fn not_permitted() -> Problem {
+pub fn not_permitted() -> Problem {
     Problem::with_text(StatusCode::FORBIDDEN, "not permitted")
 }
 

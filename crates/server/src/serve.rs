@@ -543,7 +543,7 @@ struct Running {
 
 impl Threads for Running {
     fn connections(&self) -> u64 {
-        self.server.edge.guests.open()
+        self.server.edge.guests.open.load(Ordering::Relaxed)
     }
 
     fn end_io(&mut self, by: Instant) -> bool {

@@ -334,7 +334,7 @@ impl IoThread {
         if let Some(act) = conn.unfinished.take() {
             edge.audit(conn, &act, result_of(&response), Did::default());
         }
-        self.replies.push(DueReply::of(response));
+        self.replies.push(DueReply::at_once(response));
         self.encode(slot, &edge);
         self.serve(slot);
     }

@@ -358,11 +358,9 @@ impl Conn {
 }
 
 impl DueReply {
-    pub(super) fn of(response: ServerResponse) -> Self {
-        Self {
-            response,
-            ..Self::own()
-        }
+    /// One that rests on nothing.
+    pub(super) fn at_once(response: ServerResponse) -> Self {
+        Self::of(response, Required::default(), false)
     }
 
     /// What a hook says.
@@ -376,11 +374,17 @@ impl DueReply {
 
     /// A reply that the session knows.
     pub(super) fn own() -> Self {
+        Self::at_once(ServerResponse::Own)
+    }
+
+    /// One that leaves once `required` is done.
+    #[inline]
+    pub(super) fn of(response: ServerResponse, required: Required, undone: bool) -> Self {
         Self {
-            response: ServerResponse::Own,
+            response,
             hook_reply: None,
-            required: Required::default(),
-            undone: false,
+            required,
+            undone,
             host: None,
             closes: false,
             family: Family::Other,

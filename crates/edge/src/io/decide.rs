@@ -35,13 +35,14 @@ impl IoThread {
         let mut access = Access::new(&edge.core, self.now, &mut self.trail);
         let mut bytes = 0;
         let mut asks = self.asks.drain(..);
-        while let Some(ask) = asks.next() {
+        while let Some(ask) = asks.as_slice().first() {
             let or_close = matches!(ask, ClientRequest::EngineOrClose(_));
             let synced = matches!(ask, ClientRequest::EngineSynced(_));
             let mut family = Family::Other;
             let mut wait = None;
-            // Each arm writes its reply where it stays: replies are long, and moved at a cost.
-            match ask {
+            // Each arm writes its reply where it stays: requests and replies are long, and moved
+            // at a cost.
+            match asks.next().expect("it is the first") {
                 ClientRequest::Engine(command)
                 | ClientRequest::EngineOrClose(command)
                 | ClientRequest::EngineAlone(command)
@@ -79,12 +80,8 @@ impl IoThread {
                             if let Decided::Now(outcome, queue, required) =
                                 access.submit(conn.caller, command)
                             {
-                                self.replies.push(DueReply {
-                                    response: ServerResponse::Engine(outcome, queue),
-                                    required,
-                                    undone,
-                                    ..DueReply::own()
-                                });
+                                let response = ServerResponse::Engine(outcome, queue);
+                                self.replies.push(DueReply::of(response, required, undone));
                             }
                         }
                     }
@@ -132,12 +129,12 @@ impl IoThread {
                 }),
                 ClientRequest::Proof(met) => {
                     let met = edge.prove(conn, met);
-                    self.replies.push(DueReply::of(ServerResponse::Login(met)));
+                    self.replies.push(DueReply::at_once(ServerResponse::Login(met)));
                 }
                 ClientRequest::Worker(ask) => {
                     let state = edge.guests.worker(ask, self.now);
                     self.replies
-                        .push(DueReply::of(ServerResponse::Worker(state)));
+                        .push(DueReply::at_once(ServerResponse::Worker(state)));
                 }
                 ClientRequest::Own => self.replies.push(DueReply::own()),
                 ClientRequest::Unknown(line) => self.replies.push(match hooks {

@@ -168,7 +168,7 @@ impl Conn {
             self.who = None;
             Ok(())
         });
-        DueReply::of(ServerResponse::Login(login_result))
+        DueReply::at_once(ServerResponse::Login(login_result))
     }
 }
 

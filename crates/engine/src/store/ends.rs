@@ -270,6 +270,7 @@ impl Ends {
         self.purges.push_back(Purge { ids, rest });
     }
 
+    #[inline]
     fn push(&mut self, id: MessageId, rest: Rest) {
         if self.ids.len() < self.max {
             self.ids.push(id.0);

@@ -88,17 +88,30 @@ impl<'a> Access<'a> {
         work: impl FnOnce(&mut Inside<'_>) -> T,
     ) -> (T, &mut Shard) {
         let at = self.hold(shard);
+        let done = work(&mut self.inside(at));
+        (done, self.collected(at))
+    }
+
+    /// The parts of a shard that is held at `at`; after them comes [`Access::collected`].
+    #[inline]
+    pub(super) fn inside(&mut self, at: usize) -> Inside<'_> {
         let guard = &mut *self.held[at].1;
-        let done = work(&mut Inside {
+        Inside {
             now: self.now,
             engine: &mut guard.engine,
             journal: &mut guard.batch,
             deliveries: &mut self.trail.scratch,
-        });
+        }
+    }
+
+    /// The shard held at `at`, with all that a step in it has left for others collected.
+    #[inline]
+    pub(super) fn collected(&mut self, at: usize) -> &mut Shard {
+        let guard = &mut *self.held[at].1;
         if !self.trail.scratch.is_empty() || guard.engine.asks() {
             self.core.collect(guard, self.trail);
         }
-        (done, guard)
+        guard
     }
 
     /// The condition for sending a reply that the last step in a shard decided.
@@ -115,7 +128,7 @@ impl<'a> Access<'a> {
 
     /// Locks a shard, if it is not; answers its place among those held.
     #[inline]
-    fn hold(&mut self, shard: usize) -> usize {
+    pub(super) fn hold(&mut self, shard: usize) -> usize {
         match &self.held[..] {
             [(held, _)] if *held == shard => 0,
             held => match held.iter().position(|(held, _)| *held == shard) {
