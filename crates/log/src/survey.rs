@@ -79,12 +79,7 @@ impl Survey {
         report: &mut dyn FnMut(Finding<'_>),
     ) -> Result<()> {
         for run in list_runs(storage)? {
-            let range = LostRange {
-                file: run.to_string(),
-                offset: 0,
-                bytes: 0,
-                why: NO_SEGMENT.to_owned(),
-            };
+            let range = LostRange::new(&run.to_string(), (0, 0), NO_SEGMENT);
             if !self.damage.contains(&range) {
                 report(Finding::Damage(&range));
                 self.damage.push(range);

@@ -129,7 +129,8 @@ impl IoThread {
                 }),
                 ClientRequest::Proof(met) => {
                     let met = edge.prove(conn, met);
-                    self.replies.push(DueReply::at_once(ServerResponse::Login(met)));
+                    self.replies
+                        .push(DueReply::at_once(ServerResponse::Login(met)));
                 }
                 ClientRequest::Worker(ask) => {
                     let state = edge.guests.worker(ask, self.now);
