@@ -5,7 +5,7 @@
 //! that lease. So a message is never lost between the two steps.
 
 use quintet_types::{
-    ClientId, Command, CommandError, Effect, Handed, How, Message, Name, Outcome, Put, State, Take,
+    ClientId, Command, CommandError, Effect, Handed, How, Message, Name, Outcome, State, Take,
     Wait, When,
 };
 
