@@ -213,6 +213,13 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/edge/src/hooks/mod.rs": "self.failed.swap(version, Ordering::Relaxed) != version"
         => "self.failed.swap(version, Ordering::Relaxed) <= version";
         ["--test=hooks" "hooks_that_a_thread_cannot_load"]
+    "login-past-hooks": "hooks that could not be loaded let everybody in"
+        "crates/edge/src/hooks/mod.rs": "            return Some(false);\n"
+        => "            return None;\n"; ["--lib" "nothing_goes_past_hooks"]
+    "thread-not-given": "a thread that the system does not give ends the one that accepts"
+        "crates/http/src/threads.rs": "                    runtime.shutdown_background();\n"
+        => "                    drop(runtime);\n";
+        ["--lib" "a_thread_that_the_system_does_not_give"]
     "pending-not-counted": "requests behind one that waits take memory that nobody counts"
         "crates/edge/src/io/inbox.rs": "            false => self.pending_bytes,"
         => "            false => self.pending_bytes.min(1),";
