@@ -315,6 +315,7 @@ mod tests {
         let core = open(dir.path(), &Settings::default());
         let hooks = Hooks::load(None, &Limits::default()).expect("there are none");
         assert!(matches!(hooks.at_dispatcher(&core, |_| ()), Ok(None)));
+        assert_eq!(hooks.may_log_in(&core, "ann", b""), None);
         // Each load makes a metric of its own, for which there is no room after the trial.
         let text = "quintet.metric('m' .. quintet.time.now(), 1)";
         let shared = Arc::clone(&hooks.shared);
@@ -330,7 +331,9 @@ mod tests {
         *locked(&hooks.current) = Some(bad.expect("they load on trial"));
         hooks.version.fetch_add(1, Ordering::Release);
         assert!(hooks.at_dispatcher(&core, |_| ()).is_err());
+        assert_eq!(hooks.may_log_in(&core, "ann", b""), Some(false));
         *locked(&hooks.current) = Some(program("function before_put(msg) end"));
         assert!(matches!(hooks.at_dispatcher(&core, |_| ()), Ok(Some(()))));
+        assert_eq!(hooks.may_log_in(&core, "ann", b""), None);
     }
 }
