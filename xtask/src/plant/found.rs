@@ -220,6 +220,10 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/http/src/threads.rs": "                    runtime.shutdown_background();\n"
         => "                    drop(runtime);\n";
         ["--lib" "a_thread_that_the_system_does_not_give"]
+    "unreadable-block-stays": "a flush leaves blocks that cannot be read, and a start brings them back"
+        "crates/engine/src/store/cold/mod.rs": "if self.cold.damaged > 0 {"
+        => "if self.cold.damaged == u64::MAX {";
+        ["--test=life" "a_flush_and_a_drop_take_blocks"]
     "pending-not-counted": "requests behind one that waits take memory that nobody counts"
         "crates/edge/src/io/inbox.rs": "            false => self.pending_bytes,"
         => "            false => self.pending_bytes.min(1),";
