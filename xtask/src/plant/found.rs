@@ -224,6 +224,10 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/engine/src/store/cold/mod.rs": "if self.cold.damaged > 0 {"
         => "if self.cold.damaged == u64::MAX {";
         ["--test=life" "a_flush_and_a_drop_take_blocks"]
+    "stays-in-line-without-hooks": "who waits cannot leave where hooks could not be loaded"
+        "crates/edge/src/dispatcher.rs":
+        "Err(NotLoaded) if command == Some(Command::StopWaiting) => None,"
+        => "Err(NotLoaded) if command.is_none() => None,"; ["--lib" "nothing_goes_past_hooks"]
     "pending-not-counted": "requests behind one that waits take memory that nobody counts"
         "crates/edge/src/io/inbox.rs": "            false => self.pending_bytes,"
         => "            false => self.pending_bytes.min(1),";
