@@ -19,7 +19,7 @@ use quintet_types::{
     Caller, ClientId, Command, CommandError, Delivery, Handed, LargeBody, Name, Outcome,
 };
 
-use crate::hooks::{Hooks, Runner, at_client_api, not_loaded};
+use crate::hooks::{Hooks, NotLoaded, Runner, at_client_api, not_loaded};
 use crate::io::{Mail, Mailbox};
 
 /// A wait of clients at a stop lasts so long at most, and so often it is looked whether replies
@@ -225,10 +225,13 @@ impl Dispatcher {
             let decided = runner.state.submit(&at_client_api(caller), command);
             Some((decided, runner.take_did()))
         });
-        let Ok(hooked) = hooked else {
-            return Some((not_loaded(), Name::default(), Required::default()));
+        let hooked = match hooked {
+            Ok(hooked) => hooked.flatten(),
+            // It only takes its client out of lines.
+            Err(NotLoaded) if command == Some(Command::StopWaiting) => None,
+            Err(NotLoaded) => return Some((not_loaded(), Name::default(), Required::default())),
         };
-        if let Some((decided, did)) = hooked.flatten() {
+        if let Some((decided, did)) = hooked {
             let required = did.see_to(&self.core);
             return plain(decided).map(|(outcome, name)| (outcome, name, required));
         }

@@ -114,7 +114,8 @@ impl Threads {
 
     /// Starts a further one.
     fn start(&self) -> io::Result<Other> {
-        let other = Other::start(self.name, self.runtime()?)?;
+        let thread = std::thread::Builder::new().name(self.name.to_owned());
+        let other = Other::start(self.runtime()?, |work| thread.spawn(work))?;
         // Before its first connection.
         self.give_task(&other.runtime);
         Ok(other)
@@ -148,25 +149,60 @@ struct Other {
 }
 
 impl Other {
-    fn start(name: &str, runtime: Runtime) -> io::Result<Self> {
+    /// In the thread that `spawn` starts.
+    fn start(
+        runtime: Runtime,
+        spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>,
+    ) -> io::Result<Self> {
         let (go_on, over) = oneshot::channel::<()>();
         let handle = runtime.handle().clone();
-        let thread = std::thread::Builder::new().name(name.to_owned());
-        let thread = thread.spawn(move || {
-            // Told by being dropped.
-            let _over = runtime.block_on(over);
-            runtime.shutdown_timeout(LAST_WAIT);
-        })?;
-        Ok(Self {
-            runtime: handle,
-            connections: Arc::default(),
-            go_on,
-            thread,
-        })
+        // A runtime that is dropped in a task panics, and work without a thread is dropped.
+        let kept = Arc::new(Mutex::new(Some(runtime)));
+        let own = Arc::clone(&kept);
+        let thread = spawn(Box::new(move || {
+            let runtime = locked(&own).take();
+            if let Some(runtime) = runtime {
+                // Told by being dropped.
+                let _over = runtime.block_on(over);
+                runtime.shutdown_timeout(LAST_WAIT);
+            }
+        }));
+        match thread {
+            Ok(thread) => Ok(Self {
+                runtime: handle,
+                connections: Arc::default(),
+                go_on,
+                thread,
+            }),
+            Err(error) => {
+                let unused = locked(&kept).take();
+                if let Some(runtime) = unused {
+                    runtime.shutdown_background();
+                }
+                Err(error)
+            }
+        }
     }
 
     fn end(self) -> JoinHandle<()> {
         drop(self.go_on);
         self.thread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_the_system_does_not_give_ends_nothing() {
+        let threads = Threads::new("t", 2, || None);
+        let first = threads.first().expect("a runtime");
+        // As connections are accepted: in a task.
+        let started = first.block_on(async {
+            let runtime = threads.runtime().expect("a runtime");
+            Other::start(runtime, |_| Err(io::ErrorKind::WouldBlock.into()))
+        });
+        assert!(started.is_err());
     }
 }

@@ -213,6 +213,21 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/edge/src/hooks/mod.rs": "self.failed.swap(version, Ordering::Relaxed) != version"
         => "self.failed.swap(version, Ordering::Relaxed) <= version";
         ["--test=hooks" "hooks_that_a_thread_cannot_load"]
+    "login-past-hooks": "hooks that could not be loaded let everybody in"
+        "crates/edge/src/hooks/mod.rs": "            return Some(false);\n"
+        => "            return None;\n"; ["--lib" "nothing_goes_past_hooks"]
+    "thread-not-given": "a thread that the system does not give ends the one that accepts"
+        "crates/http/src/threads.rs": "                    runtime.shutdown_background();\n"
+        => "                    drop(runtime);\n";
+        ["--lib" "a_thread_that_the_system_does_not_give"]
+    "unreadable-block-stays": "a flush leaves blocks that cannot be read, and a start brings them back"
+        "crates/engine/src/store/cold/mod.rs": "if self.cold.damaged > 0 {"
+        => "if self.cold.damaged == u64::MAX {";
+        ["--test=life" "a_flush_and_a_drop_take_blocks"]
+    "stays-in-line-without-hooks": "who waits cannot leave where hooks could not be loaded"
+        "crates/edge/src/dispatcher.rs":
+        "Err(NotLoaded) if command == Some(Command::StopWaiting) => None,"
+        => "Err(NotLoaded) if command.is_none() => None,"; ["--lib" "nothing_goes_past_hooks"]
     "pending-not-counted": "requests behind one that waits take memory that nobody counts"
         "crates/edge/src/io/inbox.rs": "            false => self.pending_bytes,"
         => "            false => self.pending_bytes.min(1),";

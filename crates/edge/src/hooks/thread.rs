@@ -104,6 +104,7 @@ fn rest(core: &Core, runner: Option<&Runner>) -> Duration {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::mpsc::channel;
 
     use quintet_hooks::{Decided as Hooked, HookState, Host, Level, Limits, Program};
     use quintet_host::{Decided, Layout, Owner, Room, SyncPolicy, open_dir};
@@ -116,6 +117,8 @@ mod tests {
 
     use super::super::{Did, Shards};
     use super::*;
+    use crate::dispatcher::Dispatcher;
+    use crate::io::Mailbox;
 
     struct Panics;
 
@@ -313,8 +316,9 @@ mod tests {
     fn nothing_goes_past_hooks_that_could_not_be_loaded_and_they_are_loaded_later() {
         let dir = tempfile::tempdir().expect("a directory");
         let core = open(dir.path(), &Settings::default());
-        let hooks = Hooks::load(None, &Limits::default()).expect("there are none");
+        let hooks = Arc::new(Hooks::load(None, &Limits::default()).expect("there are none"));
         assert!(matches!(hooks.at_dispatcher(&core, |_| ()), Ok(None)));
+        assert_eq!(hooks.may_log_in(&core, "ann", b""), None);
         // Each load makes a metric of its own, for which there is no room after the trial.
         let text = "quintet.metric('m' .. quintet.time.now(), 1)";
         let shared = Arc::clone(&hooks.shared);
@@ -330,7 +334,22 @@ mod tests {
         *locked(&hooks.current) = Some(bad.expect("they load on trial"));
         hooks.version.fetch_add(1, Ordering::Release);
         assert!(hooks.at_dispatcher(&core, |_| ()).is_err());
+        assert_eq!(hooks.may_log_in(&core, "ann", b""), Some(false));
+        let (_poll, mailbox) = Mailbox::open().expect("a mailbox");
+        let dispatcher = Dispatcher::new(Arc::clone(&core), Arc::clone(&hooks), mailbox, 0, false);
+        let client_id = dispatcher.enter(Box::new(|_, _| {}));
+        let (sender, replies) = channel();
+        // Who waits since before may leave.
+        for command in [Command::BurnId, Command::StopWaiting] {
+            let sender = sender.clone();
+            let reply = move |outcome: Outcome, _| sender.send(outcome).expect("it is received");
+            dispatcher.decide(Caller::server(client_id), command, Box::new(reply), false);
+        }
+        let refused = Outcome::Refused(CommandError::NoMemory);
+        let replies: Vec<Outcome> = replies.try_iter().collect();
+        assert_eq!(replies, [refused, Outcome::Done]);
         *locked(&hooks.current) = Some(program("function before_put(msg) end"));
         assert!(matches!(hooks.at_dispatcher(&core, |_| ()), Ok(Some(()))));
+        assert_eq!(hooks.may_log_in(&core, "ann", b""), None);
     }
 }

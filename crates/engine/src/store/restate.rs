@@ -132,7 +132,9 @@ impl Durable {
             | Fact::QueuePurged { queue, .. }
             | Fact::QueueDropped { queue, .. } => {
                 let cold = self.queue(*queue).and_then(|queue| queue.cold.as_ref());
-                cold.map_or(0, |cold| cold.block_count())
+                // In each block that cannot be read there is a message at least.
+                let damaged = usize::try_from(self.cold.damaged).unwrap_or(usize::MAX);
+                damaged.saturating_add(cold.map_or(0, |cold| cold.block_count()))
             }
             Fact::Moved { at, .. } if self.is_shared => {
                 let queue = self.queue(at.queue);

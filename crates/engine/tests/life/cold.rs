@@ -389,3 +389,36 @@ fn due_messages_are_read_no_faster_than_memory_allows() {
     runs.read(&mut w);
     assert_eq!(w.delivered(), [(1, "1".into())]);
 }
+
+/// A start, which has read no block, knows none that cannot be read.
+#[test]
+fn a_flush_and_a_drop_take_blocks_that_cannot_be_read() {
+    let (mut w, mut runs) = (World::new(), Runs::default());
+    for queue in ["flushed", "dropped"] {
+        w.put(queue, "a");
+    }
+    runs.evict(&mut w);
+    for queue in ["flushed", "dropped"] {
+        w.ask(1, Command::Take(plain(queue)));
+        let wants = w.engine.take_wants().into_iter();
+        let unread = |want| match want {
+            Want::Block(at, _) => LookupResult::Block(at, None),
+            Want::Id(..) | Want::Key(..) | Want::Room => panic!("{want:?} for a block"),
+        };
+        let found = wants.map(unread).collect();
+        w.engine
+            .supply(w.now, found, &mut w.facts, &mut w.deliveries);
+        w.put(queue, "b");
+    }
+    assert_eq!(w.engine.cold_stats().blocks, 2);
+    let flush = Command::Flush {
+        queue: "flushed".into(),
+        reserved: false,
+    };
+    for (command, left) in [(flush, 1), (Command::Drop("dropped".into()), 0)] {
+        w.ask(1, command);
+        assert_eq!(w.engine.cold_stats().blocks, left);
+        let replayed = w.replayed(SegmentRef(0)).image();
+        assert_eq!(replayed, w.engine.image());
+    }
+}

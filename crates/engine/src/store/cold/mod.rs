@@ -238,19 +238,30 @@ impl Durable {
     /// messages of them are in the queue's maps and go with those.
     pub(super) fn flush_cold(&mut self, id: QueueId, why: Ended, all: bool) {
         let step = self.ends.step().all_go(why);
-        let Some(cold) = self.queue(id).and_then(|queue| queue.cold.as_ref()) else {
-            // Nothing of it is in runs.
-            return;
-        };
-        let stored = StateIndex::ALL
-            .iter()
-            .filter(|state_index| all || state_index.is_waiting())
-            .flat_map(|&state_index| cold.blocks(state_index).map(|&(_, at)| at));
-        let mut blocks: Vec<BlockAt> = stored.collect();
-        blocks.extend(cold.loaded.iter().filter(|&&at| {
-            let block = self.cold.block(at);
-            block.is_some_and(|block| all || block.row.state_index.is_waiting())
-        }));
+        let goes = |state_index: StateIndex| all || state_index.is_waiting();
+        let mut blocks: Vec<BlockAt> = Vec::new();
+        if let Some(cold) = self.queue(id).and_then(|queue| queue.cold.as_ref()) {
+            for &state_index in StateIndex::ALL {
+                if goes(state_index) {
+                    blocks.extend(cold.blocks(state_index).map(|&(_, at)| at));
+                }
+            }
+            blocks.extend(cold.loaded.iter().filter(|&&at| {
+                let block = self.cold.block(at);
+                block.is_some_and(|block| goes(block.row.state_index))
+            }));
+        }
+        if self.cold.damaged > 0 {
+            // The queue has those in no map. A start, which has read none, takes them as well.
+            for (&run, table) in &self.cold.runs {
+                for (&ordinal, block) in &table.blocks {
+                    let is_lost = matches!(block.shelf, Shelf::Damaged);
+                    if is_lost && block.row.queue == id && goes(block.row.state_index) {
+                        blocks.push(BlockAt { run, ordinal });
+                    }
+                }
+            }
+        }
         let newest = self.last_id();
         for at in blocks {
             let removed = self.forget_block(at);
