@@ -4,8 +4,9 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SendError, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
@@ -114,7 +115,8 @@ impl Threads {
 
     /// Starts a further one.
     fn start(&self) -> io::Result<Other> {
-        let other = Other::start(self.name, self.runtime()?)?;
+        let thread = Builder::new().name(self.name.to_owned());
+        let other = Other::start(thread, || self.runtime())?;
         // Before its first connection.
         self.give_task(&other.runtime);
         Ok(other)
@@ -148,15 +150,24 @@ struct Other {
 }
 
 impl Other {
-    fn start(name: &str, runtime: Runtime) -> io::Result<Self> {
+    /// The thread is there before its runtime: one that is dropped in a task, as its thread did not
+    /// start, panics.
+    fn start(thread: Builder, runtime: impl FnOnce() -> io::Result<Runtime>) -> io::Result<Self> {
         let (go_on, over) = oneshot::channel::<()>();
-        let handle = runtime.handle().clone();
-        let thread = std::thread::Builder::new().name(name.to_owned());
+        let (give, given) = channel::<Runtime>();
         let thread = thread.spawn(move || {
+            // Without a runtime there is nothing to do.
+            let Ok(runtime) = given.recv() else { return };
             // Told by being dropped.
             let _over = runtime.block_on(over);
             runtime.shutdown_timeout(LAST_WAIT);
         })?;
+        let runtime = runtime()?;
+        let handle = runtime.handle().clone();
+        if let Err(SendError(runtime)) = give.send(runtime) {
+            runtime.shutdown_background();
+            return Err(io::Error::other("the thread has ended"));
+        }
         Ok(Self {
             runtime: handle,
             connections: Arc::default(),
@@ -168,5 +179,25 @@ impl Other {
     fn end(self) -> JoinHandle<()> {
         drop(self.go_on);
         self.thread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_or_an_event_queue_that_the_system_does_not_give_is_an_error() {
+        let threads = Threads::new("test", 2, || None);
+        // No machine has so much memory for a stack.
+        let thread = Builder::new().stack_size(1 << 60);
+        assert!(Other::start(thread, || threads.runtime()).is_err());
+        let thread = Builder::new();
+        let none = || Err(io::Error::other("no event queue"));
+        assert!(Other::start(thread, none).is_err());
+        let other = Other::start(Builder::new(), || threads.runtime()).expect("a thread");
+        let ran = other.runtime.spawn(async {});
+        ran.await.expect("it runs tasks");
+        other.end().join().expect("it ends");
     }
 }
