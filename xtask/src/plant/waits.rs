@@ -164,6 +164,16 @@ pub(super) const WAITS: &[Planted] = planted![
         tests: &[&["--test=web", "a_further_thread_begins"]],
     },
     Planted {
+        name: "thread-refused",
+        what: "a thread that the system does not give takes the accepting one with it",
+        edits: &[(
+            "crates/http/src/threads.rs",
+            "        let (give, given) = channel::<Runtime>();\n",
+            "        let (give, given) = channel::<Runtime>();\n        let runtime = runtime()?;\n        let runtime = || Ok::<_, io::Error>(runtime);\n",
+        )],
+        tests: &[&["--lib", "a_thread_or_an_event_queue"]],
+    },
+    Planted {
         name: "thread-supervisor",
         what: "RQ's supervisor goes on without anything to look after",
         edits: &[(
