@@ -164,14 +164,18 @@ impl Hooks {
         }
     }
 
-    /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
+    /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says. Nobody may while the
+    /// hooks cannot be loaded, as one of them may decide it.
     pub fn may_log_in(&self, core: &Arc<Core>, user: &str, secret: &[u8]) -> Option<bool> {
         let who = at_client_api(Caller::server(ClientId::default()));
         let outcome = self.at_dispatcher(core, |runner| {
             let may = runner.state.auth(&who, user, secret);
             (may, runner.take_did())
         });
-        let (may, did) = outcome.ok()??;
+        let Ok(outcome) = outcome else {
+            return Some(false);
+        };
+        let (may, did) = outcome?;
         did.see_to(core);
         may
     }

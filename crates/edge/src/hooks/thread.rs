@@ -330,7 +330,9 @@ mod tests {
         *locked(&hooks.current) = Some(bad.expect("they load on trial"));
         hooks.version.fetch_add(1, Ordering::Release);
         assert!(hooks.at_dispatcher(&core, |_| ()).is_err());
+        assert_eq!(hooks.may_log_in(&core, "ann", b"x"), Some(false));
         *locked(&hooks.current) = Some(program("function before_put(msg) end"));
         assert!(matches!(hooks.at_dispatcher(&core, |_| ()), Ok(Some(()))));
+        assert_eq!(hooks.may_log_in(&core, "ann", b"x"), None, "no hook says");
     }
 }
