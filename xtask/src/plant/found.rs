@@ -385,6 +385,16 @@ pub(super) const FOUND: &[Planted] = planted![
         tests: &[&["--test=web", "a_reserve_takes_memory"]],
     },
     Planted {
+        name: "login-without-hooks",
+        what: "HTTP lets everybody in while the hooks, which decide it, cannot be loaded",
+        edits: &[(
+            "crates/edge/src/hooks/mod.rs",
+            "            return Some(false);\n",
+            "            return None;\n",
+        )],
+        tests: &[&["--lib", "nothing_goes_past_hooks_that_could_not"]],
+    },
+    Planted {
         name: "router-goes-anywhere",
         what: "rules of RQ's router send a message where its sender may not put",
         edits: &[(

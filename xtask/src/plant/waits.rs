@@ -164,6 +164,16 @@ pub(super) const WAITS: &[Planted] = planted![
         tests: &[&["--test=web", "a_further_thread_begins"]],
     },
     Planted {
+        name: "thread-refused",
+        what: "a thread that the system does not give takes the accepting one with it",
+        edits: &[(
+            "crates/http/src/threads.rs",
+            "                    runtime.shutdown_background();\n",
+            "                    drop(runtime);\n",
+        )],
+        tests: &[&["--lib", "a_thread_that_the_system_does_not_give"]],
+    },
+    Planted {
         name: "thread-supervisor",
         what: "RQ's supervisor goes on without anything to look after",
         edits: &[(
