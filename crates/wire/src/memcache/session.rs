@@ -337,8 +337,8 @@ impl Session for MemcacheSession {
         let Self {
             shared: _,
             state,
-            // Each request tells which it is, and a line is looked for anew.
-            tongue: _,
+            tongue,
+            // A line is looked for anew.
             lines: _,
             parts,
             owed,
@@ -350,7 +350,8 @@ impl Session for MemcacheSession {
             | MemcacheState::Login(..)
             | MemcacheState::Over => false,
         };
-        between && parts.is_empty() && owed.is_empty()
+        // A binary request that is damaged would be answered with a line of text.
+        between && parts.is_empty() && owed.is_empty() && *tongue != Tongue::Binary
     }
 
     fn half_closed(&mut self) -> HalfClose {
