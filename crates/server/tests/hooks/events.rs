@@ -590,9 +590,8 @@ fn hooks_that_a_thread_cannot_load_are_reported_once() {
     );
     let config = place.config();
     let server = Start::of(&config).listen(LISTEN).serve_logged();
-    let mut client = server.client();
-    client.send(b"set q 0 0 1\r\na\r\n");
-    assert_ne!(client.until(b"\r\n"), b"STORED\r\n");
+    // They might refuse any client.
+    server.client().expect_end();
     // The thread that looks for a change has tried the first file several times by then.
     place.write("error('nor here')");
     await_that("the second file", || {
