@@ -40,7 +40,7 @@ pub(crate) fn operation<'a>(method: &Method, path: &'a str) -> (Operation, Cow<'
         ["q", queue, ..] if reads => on(Operation::Peek, queue),
         ["q", queue, "adminoper" | "restart" | "ack_errs"] => on(Operation::Configure, queue),
         // Its handler says which.
-        ["q", _, _] => on(Operation::Work, ""),
+        ["q", _, _] if *method == Method::POST => on(Operation::Work, ""),
         ["q", queue, _, "clone"] => on(Operation::Clone, queue),
         ["q", queue, _, "run_now"] => on(Operation::RunNow, queue),
         ["q", queue, _, "attach", _] => on(Operation::Put, queue),
@@ -86,6 +86,7 @@ mod tests {
             // What nobody has thought of.
             ("POST", "/q/work/7/explode", (Operation::Unknown, "")),
             ("DELETE", "/q", (Operation::Unknown, "")),
+            ("DELETE", "/q/work/7", (Operation::Unknown, "")),
         ] {
             let method = method.parse().expect("a method");
             let (operation, queue) = operation(&method, path);

@@ -342,7 +342,8 @@ mod tests {
         // Who waits since before may leave.
         for command in [Command::BurnId, Command::StopWaiting] {
             let sender = sender.clone();
-            let reply = move |outcome: Outcome, _| sender.send(outcome).expect("it is received");
+            let reply =
+                move |outcome: Outcome, _: Name| sender.send(outcome).expect("it is received");
             dispatcher.decide(Caller::server(client_id), command, Box::new(reply), false);
         }
         let refused = Outcome::Refused(CommandError::NoMemory);

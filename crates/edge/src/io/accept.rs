@@ -211,7 +211,7 @@ impl IoThread {
         self.conns.insert(key, Box::new(conn));
         if self.stop_at.is_some() {
             self.close(key.slot);
-        } else if self.hooks.is_some() && knows {
+        } else if self.hooks_seen > 0 && knows {
             self.greet(key.slot);
         }
         if speaks_first {

@@ -61,9 +61,19 @@ impl IoThread {
         Some((decided, required.and(did.required)))
     }
 
-    /// `connect`: with what text a new connection is refused.
+    /// `connect`: with what text a new connection is refused. It closes where hooks could not be
+    /// loaded, unless it is an operator's.
     pub(super) fn greet(&mut self, slot: u32) {
-        let (Some(runner), Some(conn)) = (&mut self.hooks, self.conns.get_mut(slot)) else {
+        let lacks_hooks = self.lacks_hooks();
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        if lacks_hooks && !self.edge.is_operator(conn.listener) {
+            conn.close_after_flush();
+            self.mark_dirty(slot);
+            return;
+        }
+        let Some(runner) = &mut self.hooks else {
             return;
         };
         if !runner.state.events().has(Event::Connect) {

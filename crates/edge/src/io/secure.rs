@@ -75,7 +75,7 @@ impl IoThread {
             self.say_limited(slot, limited, Of::User);
             return;
         }
-        if self.hooks.is_some() {
+        if self.hooks_seen > 0 {
             self.greet(slot);
         }
     }

@@ -403,7 +403,7 @@ fn a_flush_and_a_drop_take_blocks_that_cannot_be_read() {
     for queue in ["flushed", "dropped"] {
         ask(&mut w, Command::Take(plain(queue)));
         let wants = w.engine.take_wants().into_iter();
-        let unread = |want| match want {
+        let unread = |want: Want| match want {
             Want::Block(at, _) => LookupResult::Block(at, None),
             Want::Id(..) | Want::Key(..) | Want::Room => panic!("{want:?} for a block"),
         };
