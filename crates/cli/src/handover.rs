@@ -24,8 +24,8 @@ not done in time; it may still happen.
 
 #[derive(clap::Args)]
 #[command(after_help = format!("{CODES}
-Connections of clients close. New ones wait at any node until the other node owns the queues,
-mostly less than 0.2 s.
+Plain connections without state are kept, others close. Clients wait at any node until the other
+node owns the queues, mostly less than 0.2 s.
 
 Examples:
   quintet cluster move 0 b
