@@ -250,7 +250,7 @@ impl Teller {
         let (sender, receiver) = channel();
         let teller = Arc::clone(self);
         // Without a quorum the registry does not answer, and a node that is gone never does.
-        std::thread::spawn(move || {
+        let asks = move || {
             let listed = registry::nodes(&teller.stream, &teller.cluster).unwrap_or_default();
             let own = teller.cluster.node();
             let others = listed.iter().filter(|one| one.node != own);
@@ -258,13 +258,15 @@ impl Teller {
             let requests = others.cloned().map(|one| {
                 let (sender, settings) = (sender.clone(), teller.settings.clone());
                 let drained = one.drained;
-                std::thread::spawn(move || {
+                std::thread::Builder::new().spawn(move || {
                     let received = super::teller::ask(&settings, one);
                     sender.send((received, drained)).unwrap_or_default();
                 })
             });
             requests.for_each(drop);
-        });
+        };
+        // Without a thread nobody answers.
+        std::thread::Builder::new().spawn(asks).ok();
         let by = Instant::now() + SUCCESSORS_WAIT;
         let mut ready = Vec::new();
         // It ends when all have answered as well: nobody holds the other side any more.

@@ -9,7 +9,7 @@ use quintet_config::Cluster;
 use quintet_jetstream::{Info, JetStream};
 use quintet_nodes::{
     ClusterReport, GROUP, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport,
-    registry, stores,
+    registry, stores, together,
 };
 use quintet_proxy::line::Question;
 use quintet_proxy::{Hint, Settings, ask_node};
@@ -95,7 +95,7 @@ impl Teller {
     /// read that in the log.
     pub(super) fn ask_who_owns(self: &Arc<Self>) {
         let teller = Arc::clone(self);
-        std::thread::spawn(move || {
+        let asks = move || {
             let received = teller.nodes();
             let reported = received.into_iter().filter_map(|received| {
                 let report = received.report?;
@@ -108,7 +108,9 @@ impl Teller {
                     address,
                 });
             }
-        });
+        };
+        // Without a thread they wait for the log.
+        std::thread::Builder::new().spawn(asks).ok();
     }
 
     /// Why a node that starts now could not read the log: an owner purges whole segments only.
@@ -240,16 +242,10 @@ impl Teller {
             report: Some(report),
             silent: None,
         };
-        let mut received: Vec<NodeResponse> = std::thread::scope(|scope| {
-            let others = listed.into_iter().filter(|listed| listed.node != own);
-            let requests: Vec<_> = others
-                .map(|listed| scope.spawn(move || ask(&self.settings, listed)))
-                .collect();
-            let reported = requests
-                .into_iter()
-                .filter_map(|requests| requests.join().ok());
-            reported.collect()
-        });
+        let others = listed.into_iter().filter(|listed| listed.node != own);
+        let others: Vec<registry::Listed> = others.collect();
+        let received = together(&others, |listed| ask(&self.settings, listed.clone()));
+        let mut received: Vec<NodeResponse> = received.into_iter().flatten().collect();
         received.push(ourselves);
         received.sort_by(|one, other| one.node.cmp(&other.node));
         received

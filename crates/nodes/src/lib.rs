@@ -13,6 +13,7 @@ pub mod registry;
 mod report;
 mod source;
 pub mod stores;
+mod together;
 
 pub use detach::{detach, doubt, finish, is_unfinished};
 pub use files::Files;
@@ -23,6 +24,7 @@ pub use report::{
     ClusterReport, GroupReport, NodeReport, NodeResponse, Replica, STALE_MS, StreamReport, Verdict,
 };
 pub use source::{LogContents, RUNS, Source, report_shards};
+pub use together::together;
 
 /// The only group of a cluster: its shards, log and runs.
 pub const GROUP: u16 = 0;

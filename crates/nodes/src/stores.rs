@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checks::monitored;
+use super::together;
 
 /// A server's copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,18 +139,10 @@ fn differing_in(
 
 /// Asks all of them at the same time.
 fn ask_all(addresses: &[String]) -> Vec<Result<ServerReport>> {
-    std::thread::scope(|scope| {
-        let requested: Vec<_> = addresses
-            .iter()
-            .map(|address| scope.spawn(move || ask(address)))
-            .collect();
-        let report = requested
-            .into_iter()
-            .map(std::thread::ScopedJoinHandle::join);
-        report
-            .map(|report| report.unwrap_or_else(|_| Err(anyhow!("it cannot be asked"))))
-            .collect()
-    })
+    let reports = together(addresses, |address| ask(address)).into_iter();
+    reports
+        .map(|report| report.unwrap_or_else(|| Err(anyhow!("it cannot be asked"))))
+        .collect()
 }
 
 /// The copies of `stream` on the servers with these monitoring addresses, which also keep
