@@ -227,12 +227,18 @@ impl Drop for Fleet {
 
 /// Asks until there is an answer.
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    until_or(what, || ask().ok_or_else(String::new))
+}
+
+/// The same, where an attempt without an answer says what it saw.
+pub(crate) fn until_or<T>(what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
     let began = Instant::now();
     loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(began.elapsed() < LONG, "in vain: {what}");
+        let seen = match ask() {
+            Ok(answer) => return answer,
+            Err(seen) => seen,
+        };
+        assert!(began.elapsed() < LONG, "in vain: {what} {seen}");
         // Nothing tells when a server is ready.
         std::thread::sleep(Duration::from_millis(50));
     }

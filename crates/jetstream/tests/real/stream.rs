@@ -14,7 +14,7 @@ use bytes::Bytes;
 use quintet_cluster::{Answer, Ends, EntryLookup, ReplyFn, Seq, Stream, TailEvent};
 use quintet_jetstream::{Error, JetStream, Names, Servers};
 
-use crate::servers::{Fleet, ID, LONG, Lonely, until};
+use crate::servers::{Fleet, ID, LONG, Lonely, until, until_or};
 
 /// After so long an append is asked about that has no answer.
 const SOON: Duration = Duration::from_secs(2);
@@ -190,12 +190,19 @@ fn a_killed_leader_loses_nothing() {
                 fleet.kill(leader);
             }
             // One at a time, and again until it is there: what became of it is read.
-            until("an append", || {
+            until_or("an append", || {
                 match append_or_unknown(&stream, last, &entry) {
-                    Answer::Stored(seq) => Some(seq),
-                    Answer::Wrong | Answer::Unknown => {
+                    Answer::Stored(seq) => Ok(seq),
+                    answer @ (Answer::Wrong | Answer::Unknown) => {
                         let there = answer_of(|callback| stream.get(Seq(last + 1), callback));
-                        (there == EntryLookup::Entry(entry.clone().into())).then_some(Seq(last + 1))
+                        match there == EntryLookup::Entry(entry.clone().into()) {
+                            true => Ok(Seq(last + 1)),
+                            false => Err(format!(
+                                "behind {last}: {answer:?}, {there:?}, {:?} over {:?}",
+                                stream.info(),
+                                stream.servers()
+                            )),
+                        }
                     }
                     Answer::Full(why) => panic!("{why}"),
                 }
