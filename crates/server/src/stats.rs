@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quintet_client::Operator as _;
 use quintet_edge::Edge;
 use quintet_host::Decided;
 use quintet_ops::metrics::{Budget, EdgeNumbers, LoginNumbers, Process, Reading, StreamNumbers};
@@ -11,21 +12,15 @@ use serde_json::Value;
 use crate::server::Server;
 
 impl Server {
-    /// The last error of each event that had one.
-    fn hook_errors(&self) -> Vec<(String, String)> {
-        let events = self.security.hooks.shared().stats().into_iter();
-        let errors = events.filter_map(|event| {
-            let last = event.last?.to_string();
-            Some((format!("hook_{}_last_error", event.event.name()), last))
-        });
-        errors.collect()
-    }
-
     /// The texts among the statistics.
     pub(crate) fn texts(&self) -> Vec<(String, String)> {
-        let mut texts = self.hook_errors();
-        texts.extend(self.node.iter().flat_map(|node| node.texts()));
-        texts
+        let events = self.hook_events().into_iter();
+        let errors = events.filter_map(|event| {
+            let last = event.last_error?;
+            Some((format!("hook_{}_last_error", event.name), last))
+        });
+        let of_node = self.node.iter().flat_map(|node| node.texts());
+        errors.chain(of_node).collect()
     }
 
     pub(crate) fn shard_stats(&self) -> ShardStats {
