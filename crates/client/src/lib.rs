@@ -14,6 +14,7 @@ mod events;
 mod followed;
 mod history;
 mod node;
+mod operator;
 mod reports;
 mod schedules;
 pub mod shown;
@@ -28,8 +29,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use quintet_types::{
-    Attempt, Body, Caller, ClientId, Command, CommandError, Ending, Handed, Message, MessageId, Ms,
-    Name, Outcome, Overrides, Principal, QueueSetup, QueueStats, WallAhead,
+    Body, Caller, ClientId, Command, CommandError, Handed, Message, Ms, Name, Outcome, WallAhead,
 };
 
 pub use arrivals::Arrivals;
@@ -42,6 +42,7 @@ pub use events::{
 pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use node::{ClusterNumbers, NodeNumbers};
+pub use operator::{Exposition, Operator, TellPage, TellReload};
 pub use reports::{
     Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy, Setting,
     Source, ThrottledClient,
@@ -81,8 +82,7 @@ pub type OnOutcome = Box<dyn FnOnce(Outcome, Name) + Send>;
 pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
 
 /// The way in. Shared by all threads.
-#[expect(unused_variables, reason = "of defaults, which have nothing to tell")]
-pub trait ClientApi: Send + Sync {
+pub trait ClientApi: Operator {
     /// Engine time.
     fn now(&self) -> Ms;
 
@@ -118,213 +118,6 @@ pub trait ClientApi: Send + Sync {
     /// The time of this process, or of its owning what it serves: leases that are given now are
     /// known by it ([`quintet_types::LeaseRef`]).
     fn epoch(&self) -> u64;
-
-    /// Why no new work should be sent here now, though what is here is served:
-    /// it is being drained, say. `None`: nothing speaks against it.
-    fn unready(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Clients that a `[[limit]]` throttled: `most` of them at most, the latest first.
-    fn throttled(&self, most: usize) -> Vec<ThrottledClient> {
-        Vec::new()
-    }
-
-    /// This server's role in its cluster, for operators. `None`: it is alone.
-    fn role(&self) -> Option<String> {
-        None
-    }
-
-    /// Every number this server tells, in this format; of these names alone, whole or with a `*`
-    /// at the end, if there are any; with the series of single queues if `queues` says so. May take
-    /// as long as there are queues. `None`: it has none.
-    fn metrics(&self, exposition: Exposition, names: &[String], queues: bool) -> Option<String> {
-        None
-    }
-
-    /// The same numbers by name, and the server's texts, as an object in JSON.
-    fn numbers(&self) -> String {
-        "{}".to_owned()
-    }
-
-    /// The configuration in force, as a TOML file with its secrets hidden.
-    fn config(&self) -> String {
-        String::new()
-    }
-
-    /// History of a queue's numbers. `None`: it has not moved for a day, or too many others had.
-    fn history(&self, queue: &Name) -> Option<History> {
-        None
-    }
-
-    /// Adds the last hour of a queue, by the minute, to that of others. `None`: nobody looked yet.
-    fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {}
-
-    /// How fast a queue's messages came and left over the last minute that is over. `None`: as of
-    /// [`ClientApi::history`].
-    fn rates(&self, queue: &Name) -> Option<Rates> {
-        None
-    }
-
-    /// The newest counts of a queue with these numbers. `None`: the server has not looked at it
-    /// yet.
-    fn recent(&self, queue: &QueueStats) -> Option<Recent> {
-        None
-    }
-
-    /// The events of a queue's messages from number `after` on, 0: from now on; the queue is
-    /// followed as long as somebody asks. `None`: too many others are.
-    fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
-        None
-    }
-
-    /// Events of messages, from the log: a page of them. Reads files.
-    ///
-    /// # Errors
-    /// [`NoEvents`].
-    fn events(&self, request: &EventsRequest) -> Result<EventsPage, NoEvents> {
-        Err(NoEvents::Failed("no log is kept".to_owned()))
-    }
-
-    /// Has `news` called, by any thread, when the log is durable for longer than up to a position
-    /// of [`ClientApi::events`]; true: it is already. Nobody is called who was dropped.
-    fn await_events(&self, next: &str, news: &News) -> bool {
-        false
-    }
-
-    /// From what on a queue needs attention.
-    fn thresholds(&self) -> Thresholds {
-        Thresholds::default()
-    }
-
-    /// Where the trace of a message is shown, with `{trace_id}` and `{span_id}`; empty: nowhere.
-    fn trace_url(&self) -> String {
-        String::new()
-    }
-
-    /// The parts of the server that are configured.
-    fn parts(&self) -> Parts {
-        Parts::default()
-    }
-
-    /// The end of a message that is gone. `None`: that is not known.
-    fn end_of(&self, id: MessageId) -> Option<Ending> {
-        None
-    }
-
-    /// The newest attempts of a message that ended without success, by its first id or a later one,
-    /// oldest first.
-    fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
-        Vec::new()
-    }
-
-    /// The newest purge to which a message belongs perhaps whose end is not known any more.
-    fn purge_of(&self, id: MessageId) -> Option<Ending> {
-        None
-    }
-
-    /// Every setting in force, and where it comes from. Empty: nobody tells.
-    fn settings(&self) -> Vec<Setting> {
-        Vec::new()
-    }
-
-    /// The settings of a queue in force, in the order of the documentation.
-    /// Empty: nobody tells.
-    fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
-        Vec::new()
-    }
-
-    /// A queue's own settings after these changes, which somebody of this name makes.
-    ///
-    /// # Errors
-    /// One of them is not possible.
-    fn change(
-        &self,
-        setup: &QueueSetup,
-        changes: &[Change],
-        name: &str,
-    ) -> Result<Overrides, NoChange> {
-        Ok(setup.own.clone())
-    }
-
-    /// Work of hooks, by event; those that were never called are left out.
-    fn hook_events(&self) -> Vec<HookEvent> {
-        Vec::new()
-    }
-
-    /// The newest lines of the audit, `most` of them, oldest first. Reads files.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    fn audit(&self, most: usize) -> io::Result<Vec<AuditLine>> {
-        Ok(Vec::new())
-    }
-
-    /// The cluster this server is a node of. Asks all nodes, which takes seconds where one is gone.
-    /// `None`: it is alone.
-    fn cluster(&self) -> Option<ClusterSeen> {
-        None
-    }
-
-    /// Has a node of the cluster own, or own nothing. Waits for the nodes. Answers what came of it,
-    /// in words.
-    ///
-    /// # Errors
-    /// Why it was not done.
-    fn order_node(&self, order: NodeOrder, node: &str) -> Result<String, String> {
-        Err("this server is not a node of a cluster".to_owned())
-    }
-
-    /// Lists the connections behind the one of this number, as a page in JSON; perhaps later, from
-    /// another thread. Dropped without a call where the server stops.
-    fn clients(&self, after: Option<u64>, sender: TellPage) {
-        sender("[]".to_owned(), None);
-    }
-
-    /// Closes a connection; told, perhaps later, whether there was one of this
-    /// number.
-    fn close_client(&self, id: u64, sender: Box<dyn FnOnce(bool) + Send>) {
-        drop(sender);
-    }
-
-    /// Lists the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
-    /// does.
-    fn workers(&self, after: Option<String>, sender: TellPage) {
-        drop(sender);
-    }
-
-    /// Asks a worker of a client for more than it was asked so far; false: it is
-    /// not known.
-    fn steer_worker(&self, action: WorkerAction, wid: &str) -> bool {
-        false
-    }
-
-    /// Lists schedules, in a page; perhaps later, from another thread. Dropped without a call where
-    /// the server stops.
-    fn schedules(&self, which: WhichSchedules, sender: TellSchedules) {
-        sender(Ok((Vec::new(), None)));
-    }
-
-    /// Steers the schedule of this name; replies, perhaps later, when it is durable. Dropped
-    /// without a call where the server stops.
-    fn steer_schedule(&self, action: ScheduleAct, name: &str, sender: TellSteered) {
-        let name = name.to_owned();
-        sender(Err(NotSteered::None {
-            name,
-            nearest: None,
-        }));
-    }
-
-    /// Refuses puts in a moment, or takes them again; false: the server is stopping.
-    fn drain(&self, on: bool) -> bool {
-        false
-    }
-
-    /// Reads the configuration again, for this principal or for nobody in particular. `sender` is
-    /// called later, from another thread; dropped where the server stops.
-    fn reload(&self, principal: Option<Principal>, sender: TellReload) {
-        drop(sender);
-    }
 
     /// A new client, to hold leases and to wait. `arrive` gets what its subscription
     /// brings.
@@ -367,33 +160,6 @@ pub trait ClientApi: Send + Sync {
     /// # Errors
     /// [`StoreError`]; nothing is kept then.
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
-}
-
-/// Receives a page of a list in JSON, and the name of its last row if more follow.
-pub type TellPage = Box<dyn FnOnce(String, Option<String>) + Send>;
-
-/// Told the effects of reading the configuration again that nobody asked for, a sentence each; or
-/// why nothing changed.
-pub type TellReload = Box<dyn FnOnce(Result<Vec<String>, String>) + Send>;
-
-/// An order to a cluster, about one of its nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NodeOrder {
-    /// It is to own the queues.
-    Move,
-    /// It is to own nothing, if others can.
-    Drain,
-    /// Or no longer so.
-    Undrain,
-}
-
-/// How numbers are written for those who scrape them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Exposition {
-    /// Prometheus' text format, version 0.0.4.
-    Prometheus,
-    /// OpenMetrics, version 1.0.
-    OpenMetrics,
 }
 
 /// Why a body was not stored.

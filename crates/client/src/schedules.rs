@@ -28,7 +28,8 @@ pub enum WhichSchedules {
     Soonest(usize),
 }
 
-/// An operation of a user on a schedule; its reply comes when the change is durable.
+/// An operation of a user on a schedule; its reply comes when the change is durable. Its variants
+/// carry data, so an [`Operation`](quintet_types::Operation) cannot replace it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ScheduleAct {
     /// It puts nothing by itself until it is resumed.

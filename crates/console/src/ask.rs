@@ -31,7 +31,7 @@ const SLICES: u32 = 256;
 const ORIGINS: u32 = 2000;
 
 quintet_types::named! {
-    /// The operation in question.
+    /// The operation in question. The console has several words for one [`Operation`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(super) enum BulkOperation, word {
         /// All but what is reserved.

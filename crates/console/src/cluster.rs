@@ -2,7 +2,8 @@
 
 use askama::Template;
 use axum::extract::Request;
-use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
+use quintet_client::{ClusterSeen, LogSeen, NodeSeen};
+use quintet_types::Operation;
 
 use super::frame::Frame;
 use super::{Answer, PageRequest, render, words};
@@ -155,14 +156,14 @@ pub(super) async fn order(
     request: Request,
 ) -> Answer {
     context.form(request).await?;
-    let order = match act.as_str() {
-        "move" => NodeOrder::Move,
-        "drain" => NodeOrder::Drain,
-        "undrain" => NodeOrder::Undrain,
+    let operation = match act.as_str() {
+        "move" => Operation::MoveGroup,
+        "drain" => Operation::DrainNode,
+        "undrain" => Operation::UndrainNode,
         _ => return Err(Problem::no_such_page()),
     };
     let client_api = context.client_api();
-    let done = blocking(move || client_api.order_node(order, &node)).await?;
+    let done = blocking(move || client_api.order_node(operation, &node)).await?;
     let note = done.unwrap_or_else(|why| format!("Not done: {why}"));
     context.redirect("cluster", note)
 }

@@ -22,6 +22,6 @@ pub use dispatchers::Dispatchers;
 pub use edge::{Edge, ForwardingByProtocol, Limits, Listening};
 pub use hooks::Hooks;
 pub use http_counts::HttpCounts;
-pub use io::{Guests, IoThread, LOGINS_LOOK, Mailbox, Operator, Stream, ThreadCounts, Upload};
+pub use io::{Guests, IoThread, LOGINS_LOOK, Mailbox, Stream, ThreadCounts, Upload};
 pub use quotas::Quotas;
 pub use tls::{Tls, Watch};

@@ -1,9 +1,18 @@
 //! The cluster for those who look at it through this server: the console.
 
-use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
+use quintet_client::{ClusterSeen, LogSeen, NodeSeen};
 use quintet_nodes::{ClusterReport, DRAIN, GroupReport, MOVE, NodeResponse, Reply, UNDRAIN};
+use quintet_types::Operation::{self, DrainNode, MoveGroup, UndrainNode};
 
 use super::Node;
+
+/// The orders about a node: the words for it before its name, and the words behind its name where
+/// nothing had to move.
+const ORDERS: [(Operation, &[&str], &str); 3] = [
+    (MoveGroup, &[MOVE, "0"], "owns the queues already."),
+    (DrainNode, &[DRAIN], "is drained."),
+    (UndrainNode, &[UNDRAIN], "can own the queues again."),
+];
 
 impl Node {
     /// The cluster as this node sees it; asks the others.
@@ -11,24 +20,18 @@ impl Node {
         Some(cluster_seen(self.teller.get()?.upgrade()?.report_now()))
     }
 
-    /// Has a node own, or own nothing; answers what came of it.
+    /// As [`quintet_client::Operator::order_node`].
     ///
     /// # Errors
     /// Why it was not done.
-    pub fn order(&self, order: NodeOrder, node: &str) -> Result<String, String> {
+    pub fn order(&self, operation: Operation, node: &str) -> Result<String, String> {
+        let order = ORDERS.into_iter().find(|(one, ..)| *one == operation);
+        let (_, words, done) = order.ok_or("this is not an order to a node")?;
         let teller = self.teller.get().and_then(std::sync::Weak::upgrade);
         let teller = teller.ok_or("the server is stopping")?;
-        let text = match order {
-            NodeOrder::Move => teller.obey(&[MOVE, "0", node]),
-            NodeOrder::Drain => teller.obey(&[DRAIN, node]),
-            NodeOrder::Undrain => teller.obey(&[UNDRAIN, node]),
-        };
+        let text = teller.obey(&[words, &[node]].concat());
         match serde_json::from_str(&text) {
-            Ok(Reply::Done | Reply::Told { .. }) => Ok(match order {
-                NodeOrder::Move => format!("{node} owns the queues already."),
-                NodeOrder::Drain => format!("{node} is drained."),
-                NodeOrder::Undrain => format!("{node} can own the queues again."),
-            }),
+            Ok(Reply::Done | Reply::Told { .. }) => Ok(format!("{node} {done}")),
             Ok(Reply::Moving { from, to, .. }) => Ok(format!("{from} hands over to {}.", to.node)),
             Ok(Reply::Refused { fault, why }) => Err(format!("{fault}: {why}")),
             Err(error) => Err(format!("{error}: {text}")),

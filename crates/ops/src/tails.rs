@@ -74,7 +74,7 @@ impl Inner {
 }
 
 impl Tails {
-    /// As [`quintet_client::ClientApi::follow`]. `memory`: the setting `tail_memory`, bytes.
+    /// As [`quintet_client::Operator::follow`]. `memory`: the setting `tail_memory`, bytes.
     pub fn follow(
         &self,
         core: &Core,

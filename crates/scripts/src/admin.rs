@@ -14,7 +14,8 @@ quintet_types::named! {
     }
 }
 
-/// An operator's operation on a queue.
+/// An operator's operation on a queue, in RQ's words:
+/// [`Operation`](quintet_types::Operation) has no *up* and *down*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminOp {
     /// Ends *down*.

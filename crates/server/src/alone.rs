@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use quintet_client::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen, NodeOrder};
+use quintet_client::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen};
 use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_log::LogError;
@@ -14,6 +14,7 @@ use quintet_process::Bound;
 use quintet_process::{End, Order};
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
+use quintet_types::Operation;
 
 /// A node: there is none.
 pub(crate) struct Node(Infallible);
@@ -94,7 +95,7 @@ impl Node {
         match self.0 {}
     }
 
-    pub(crate) fn order(&self, _: NodeOrder, _: &str) -> Result<String, String> {
+    pub(crate) fn order(&self, _: Operation, _: &str) -> Result<String, String> {
         match self.0 {}
     }
 

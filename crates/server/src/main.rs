@@ -16,6 +16,7 @@ mod forwarded;
 mod http;
 mod listeners;
 mod logging;
+mod operator;
 mod reload;
 mod running;
 mod scripts;

@@ -22,7 +22,7 @@ impl Server {
     ///
     /// # Errors
     /// Why not, in words; nothing changed.
-    pub(crate) fn reload(&self, by: Option<Principal>) -> Result<Reloaded, String> {
+    pub(crate) fn read_again(&self, by: Option<Principal>) -> Result<Reloaded, String> {
         let mut config =
             load(&self.operations.command_line).map_err(|error| format!("{error:#}"))?;
         // Listeners stay as they were opened.

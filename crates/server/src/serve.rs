@@ -24,7 +24,6 @@ use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_
 use quintet_types::Operation;
 use quintet_web::Site;
 
-use crate::client_api::ServerApi;
 use crate::cluster::{self, Ownership, StepsDown, Threads};
 use crate::listeners::{Opened, open_listeners};
 use crate::running::task_of;
@@ -151,7 +150,7 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     };
     let config = &server.operations.config;
     let blobs = server.node.as_ref().map(|node| node.blobs());
-    let client_api = Arc::new(ServerApi(Arc::clone(&server)));
+    let client_api = Arc::<Server>::clone(&server);
     let dispatchers = &server.dispatchers;
     let mut scripts = Scripts::start(
         &server.edge,
@@ -334,8 +333,7 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
         },
         ..Settings::default()
     };
-    let client_api = Arc::new(ServerApi(Arc::clone(server)));
-    let site: Arc<dyn Serve> = Site::of_api(settings, client_api);
+    let site: Arc<dyn Serve> = Site::of_api(settings, Arc::<Server>::clone(server));
     let dispatchers = Arc::clone(&server.dispatchers);
     let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], move || {
         task_of(&dispatchers)
@@ -393,25 +391,21 @@ fn start_helpers(
     start(
         "schedules",
         Box::new(|server, stop| {
-            let client_api = ServerApi(Arc::clone(server));
-            server.operations.schedules.run(&client_api, stop);
+            server.operations.schedules.run(&**server, stop);
         }),
     )?;
     for index in 0..server.operations.webhooks.count() {
         // Nobody waits for its end: a receiver may take its time.
         let server = Arc::clone(server);
         let thread = std::thread::Builder::new().name("webhook".to_owned());
-        thread.spawn(move || {
-            let client_api = ServerApi(Arc::clone(&server));
-            server.operations.webhooks.run(index, &client_api);
-        })?;
+        thread.spawn(move || server.operations.webhooks.run(index, &*server))?;
     }
     start(
         "history",
         Box::new(|server, stop| {
             let surroundings = Surroundings {
                 core: &server.core,
-                client_api: &ServerApi(Arc::clone(server)),
+                client_api: &**server,
                 config: &server.operations.config,
                 audit: &server.operations.audit,
             };
@@ -501,7 +495,7 @@ fn obey(
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
             Order::Reload(by, sender) => {
-                let came = server.reload(by).map(|reloaded| {
+                let came = server.read_again(by).map(|reloaded| {
                     level.set(&reloaded.log_level);
                     let begun = start_hooks(&mut threads.helpers, &server, &threads.ends);
                     if let Err(error) = begun {

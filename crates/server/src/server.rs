@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::Result;
-use quintet_client::TellReload;
 use quintet_config::{CommandLine, Config};
 use quintet_edge::{Dispatchers, Edge, Security};
 use quintet_host::Core;
@@ -17,7 +16,6 @@ use quintet_ops::webhooks::Webhooks;
 use quintet_ops::{EventLog, Tails};
 use quintet_otlp::Counts;
 use quintet_process::Order;
-use quintet_types::Principal;
 
 use crate::cluster::Node;
 
@@ -84,27 +82,12 @@ impl Operations {
         })
     }
 
-    /// Has the configuration read again, for `principal`. `sender` is dropped where the server
-    /// stops.
-    pub(crate) fn reload(&self, principal: Principal, sender: TellReload) {
-        let order = Order::Reload(client(principal), Some(sender));
-        // Dropped with the order.
-        let _stopping = self.orders.send(order);
-    }
-
     /// Has the main thread do this.
     ///
     /// # Errors
     /// It obeys no order any more.
-    pub(crate) fn order(&self, order: Order) -> Result<String, String> {
-        self.orders
-            .send(order)
-            .map_err(|_| "the server is stopping".to_owned())?;
-        Ok(String::new())
+    pub(crate) fn order(&self, order: Order) -> Result<(), String> {
+        let sent = self.orders.send(order);
+        sent.map_err(|_| "the server is stopping".to_owned())
     }
-}
-
-/// The client that a reload must not lock out; the operator gets in whatever it says.
-fn client(principal: Principal) -> Option<Principal> {
-    (principal != Principal::SERVER).then_some(principal)
 }

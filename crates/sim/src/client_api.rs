@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quintet_client::{Arrive, ClientApi, OnOutcome, Recent, StoreError, TellPage};
+use quintet_client::{Arrive, ClientApi, OnOutcome, Operator, Recent, StoreError, TellPage};
 use quintet_engine::Fact;
 use quintet_types::{
     Answer, Attempt, Body, Caller, ClientId, Command, CommandError, Delivery, Ending, MessageId,
@@ -158,7 +158,7 @@ impl Drop for SimApi {
     }
 }
 
-impl ClientApi for SimApi {
+impl Operator for SimApi {
     fn end_of(&self, id: MessageId) -> Option<Ending> {
         self.lock().world.engine.end_of(id)
     }
@@ -169,24 +169,6 @@ impl ClientApi for SimApi {
 
     fn purge_of(&self, id: MessageId) -> Option<Ending> {
         self.lock().world.engine.purge_of(id)
-    }
-
-    fn now(&self) -> Ms {
-        match self.ticking {
-            Some((since, from)) => {
-                from + u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
-            }
-            None => self.lock().world.now,
-        }
-    }
-
-    fn wall(&self) -> Ms {
-        let ahead = *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        ahead.wall_at(self.now())
-    }
-
-    fn epoch(&self) -> u64 {
-        self.lock().world.engine.epoch()
     }
 
     /// All that was counted since the queue was made.
@@ -209,6 +191,26 @@ impl ClientApi for SimApi {
     fn clients(&self, _: Option<u64>, sender: TellPage) {
         self.lists.fetch_add(1, Ordering::Relaxed);
         sender("[]".to_owned(), None);
+    }
+}
+
+impl ClientApi for SimApi {
+    fn now(&self) -> Ms {
+        match self.ticking {
+            Some((since, from)) => {
+                from + u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+            }
+            None => self.lock().world.now,
+        }
+    }
+
+    fn wall(&self) -> Ms {
+        let ahead = *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        ahead.wall_at(self.now())
+    }
+
+    fn epoch(&self) -> u64 {
+        self.lock().world.engine.epoch()
     }
 
     fn enter(&self, arrive: Arrive) -> ClientId {

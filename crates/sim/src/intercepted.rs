@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use quintet_client::{Arrive, ClientApi, OnOutcome, StoreError};
+use quintet_client::{Arrive, ClientApi, OnOutcome, Operator, StoreError};
 use quintet_types::{Body, Caller, ClientId, Command, Ms, Name};
 
 use crate::client_api::SimApi;
@@ -24,6 +24,8 @@ where
         Arc::new(Self { client_api, submit })
     }
 }
+
+impl<F: Send + Sync> Operator for Intercepted<F> {}
 
 impl<F> ClientApi for Intercepted<F>
 where

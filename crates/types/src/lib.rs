@@ -30,6 +30,7 @@ mod permits;
 mod policy;
 mod result;
 mod retry;
+mod server_stats;
 mod settings;
 mod shards;
 mod state_index;
@@ -76,6 +77,7 @@ pub use outcome::{Answer, BulkDone, Delivery, Dropped, Handed, Hold, Outcome};
 pub use permits::Permits;
 pub use result::{CORRELATION, MessageResult, REPLY_STATE, ReplyTo, ResultState};
 pub use retry::{Backoff, Retry, RetryOn, mixed};
+pub use server_stats::ServerStats;
 pub use settings::{
     AT_ONCE_MS, DeadLetter, Groups, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull,
 };

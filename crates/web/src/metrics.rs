@@ -18,7 +18,7 @@ static SCRAPES: Semaphore = Semaphore::const_new(1);
 /// Query of a request.
 pub(crate) struct MetricsQuery {
     exposition: Exposition,
-    /// See [`ClientApi::metrics`].
+    /// See [`quintet_client::Operator::metrics`].
     names: Vec<String>,
 }
 

@@ -34,7 +34,7 @@ pub use output::Output;
 pub use protocol::{Listener, OptionSpec, Options, Protocol, Value};
 pub use session::{
     ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, STREAM_OVER, ServerResponse,
-    ServerStats, Session, Step,
+    Session, Step,
 };
 pub use tally::Tally;
 pub use workers::{

@@ -1,9 +1,8 @@
 //! The interface of every protocol: bytes in, commands out; outcomes in, bytes out.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use quintet_types::{Command, CommandError, LargeBody, Ms, Name, Operation, Outcome};
+use quintet_types::{Command, CommandError, LargeBody, Ms, Name, Operation, Outcome, ServerStats};
 
 use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
@@ -175,7 +174,8 @@ pub enum ClientRequest {
     Close,
 }
 
-/// Requests of a session to the server around the engine.
+/// Requests of a session to the server around the engine. Each that has an effect or a reply of its
+/// own is one call of the server's `Operator`, but for [`HostRequest::Foreign`], which is counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostRequest {
     /// Numbers of the server ([`ServerResponse::Server`]).
@@ -289,67 +289,6 @@ pub enum HalfClose {
     /// The request that came in part gets a last reply, as after
     /// [`ClientRequest::Close`]. Only if no take waits.
     LastWord,
-}
-
-/// Numbers of the server around the engine.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ServerStats {
-    /// Version of the server, as in `CARGO_PKG_VERSION`.
-    pub version: &'static str,
-    /// Unix time in seconds.
-    pub time_s: u64,
-    /// Memory limit in bytes, 0 if none.
-    pub memory_limit: u64,
-    /// Numbers of the oldest segment and of the one that is written.
-    pub log_segments: (u32, u32),
-    /// Size a segment is made with, bytes.
-    pub segment_bytes: u64,
-    /// Random number of this process.
-    pub instance: u64,
-    /// Name of the machine, version of its system, kind of its processor, as
-    /// uname(2) tells them.
-    pub machine: [String; 3],
-    /// The server takes no puts any more.
-    pub draining: bool,
-    /// Sum over threads of this protocol's tally, by [`Tally`] index.
-    pub tally: Vec<u64>,
-    /// Every number there is, as the server's table of metrics names it; see
-    /// [`ServerStats::TOLD`].
-    pub numbers: Vec<(Cow<'static, str>, f64)>,
-    /// The shards summed.
-    pub shard: quintet_types::ShardStats,
-}
-
-impl ServerStats {
-    /// The numbers of [`ServerStats::numbers`] that protocols use: the server's table has a row for
-    /// each.
-    pub const TOLD: [&'static str; 13] = [
-        "bytes_read",
-        "bytes_written",
-        "connections",
-        "connections_total",
-        "cpu_system_us",
-        "cpu_user_us",
-        "log_records",
-        "log_records_copied",
-        "log_retired",
-        "log_rotations",
-        "pid",
-        "uptime_s",
-        "workers",
-    ];
-
-    /// One of [`ServerStats::TOLD`], in the unit its last word names; 0 if the
-    /// server has none.
-    pub(crate) fn number(&self, name: &str) -> u64 {
-        debug_assert!(Self::TOLD.contains(&name), "{name} is not told");
-        let found = self.numbers.iter().find(|(known, _)| known == name);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "it is whole and counts up from 0"
-        )]
-        found.map_or(0, |(_, number)| *number as u64)
-    }
 }
 
 /// Bodies over this many bytes are announced with [`Step::Stream`] instead of

@@ -288,6 +288,9 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/types/src/command/operation.rs": "SteerWorker = \"steer_worker\", Server, true;"
         => "SteerWorker = \"steer_worker\", Queue(&[]), true;";
         ["--test=operations" "an_operation_needs_its_right"]
+    "reload-refused-twice": "a reload that is not permitted counts twice"
+        "crates/edge/src/io/operations.rs": "*ask == HostRequest::Reload || !self" => "!self";
+        ["--test=operations" "memcache_logs_in_with_a_password"]
     Planted {
         name: "operator-not-checked",
         what: "any user may see connections, and reload the configuration, by the API",

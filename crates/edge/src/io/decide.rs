@@ -107,7 +107,7 @@ impl IoThread {
                     None => wait = Some(Wait::default()),
                 },
                 ClientRequest::Host(ask @ HostRequest::Reload)
-                    if edge.security.auth.may_server(conn.caller.principal) =>
+                    if edge.may_ask(&ask, conn.caller.principal) =>
                 {
                     // Written down when it is known what came of it.
                     conn.unfinished = Some(Box::new(Administers::of_host(&ask)));
@@ -119,8 +119,8 @@ impl IoThread {
                             .map_err(|_| NOT_RELOADED.to_owned());
                         mailbox.leave(Mail::Answer(client_id, text));
                     };
-                    self.operator
-                        .reload(conn.caller.principal, Box::new(notify));
+                    let by = Some(conn.caller.principal);
+                    self.operator.reload(by, Box::new(notify));
                     wait = Some(Wait::default());
                 }
                 ClientRequest::Host(host) => self.replies.push(DueReply {

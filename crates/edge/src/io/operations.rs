@@ -1,8 +1,14 @@
-//! Operations of a connection's client that the audit writes down.
+//! Operations of a connection's client: on the server, and those that the audit writes down.
 
-use quintet_client::Did;
-use quintet_types::{About, Command, Operation, Outcome, Pattern, Subject};
-use quintet_wire::{HostRequest, ServerResponse};
+use std::sync::atomic::Ordering;
+
+use quintet_client::{Did, Operator};
+use quintet_types::{
+    About, Command, CommandError, Name, Needed, Operation, Outcome, Pattern, Principal, Subject,
+};
+use quintet_wire::{Foreign, HostRequest, ServerResponse};
+
+use crate::edge::{Edge, Listening};
 
 /// The audit line of an operation.
 #[derive(Debug)]
@@ -37,6 +43,51 @@ impl Administers {
     pub(super) fn is_nothing(&self, response: &ServerResponse) -> bool {
         self.operation == Operation::Join
             && matches!(response, ServerResponse::Engine(Outcome::Done, _))
+    }
+}
+
+impl Edge {
+    /// True if `principal` may ask the server for this.
+    pub(super) fn may_ask(&self, ask: &HostRequest, principal: Principal) -> bool {
+        ask.operation().needs() != Needed::Server || self.security.auth.may_server(principal)
+    }
+
+    /// The answer to a session of this listener.
+    pub(super) fn answer(
+        &self,
+        ask: &HostRequest,
+        operator: &dyn Operator,
+        listening: &Listening,
+        principal: Principal,
+    ) -> ServerResponse {
+        // A reload that is permitted is answered by mail.
+        if *ask == HostRequest::Reload || !self.may_ask(ask, principal) {
+            let refused = Outcome::Refused(CommandError::NotPermitted);
+            return ServerResponse::Engine(refused, Name::default());
+        }
+        let text = match ask {
+            HostRequest::Stats => {
+                let mut stats = operator.stats();
+                for thread in &self.threads {
+                    let counts = &thread.protocols[listening.tally];
+                    counts.tally.add_to(&mut stats.tally);
+                }
+                return ServerResponse::Server(Box::new(stats));
+            }
+            HostRequest::Foreign(foreign) => {
+                if *foreign == Foreign::Tls {
+                    self.spoke_tls.fetch_add(1, Ordering::Relaxed);
+                }
+                listening.report_foreign(*foreign);
+                return ServerResponse::Own;
+            }
+            HostRequest::Config => Ok(operator.config()),
+            HostRequest::Shutdown => operator.shutdown().map(|()| String::new()),
+            HostRequest::Reload | HostRequest::Listener | HostRequest::Noted(..) => {
+                Ok(String::new())
+            }
+        };
+        ServerResponse::Host(text)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use quintet_client::Did;
+use quintet_client::{Did, Operator};
 use quintet_host::{Access, ClientKey, Completed, Required, Trail};
 use quintet_process::{Bound, again};
 use quintet_tls::{Reason, Scratch};
@@ -19,7 +19,6 @@ use super::conn::{DueReply, Pause, Phase, Secrecy};
 use super::counts::Read;
 use super::gather::{Gather, Turn};
 use super::mail::{Mail, WAKE};
-use super::operator::Operator;
 use super::outbox::Flushed;
 use super::slab::Slab;
 use super::waiting::{TIGHT_LOOK, Waiting};

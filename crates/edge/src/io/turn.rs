@@ -420,7 +420,8 @@ impl IoThread {
             }
             if let Some(ask) = reply.host.take() {
                 let act = Administers::of_host(&ask);
-                reply.response = self.operator.answer(ask, listener, conn.caller.principal);
+                let operator = &*self.operator;
+                reply.response = edge.answer(&ask, operator, listener, conn.caller.principal);
                 if act.operation.is_recorded() {
                     edge.audit(conn, &act, result_of(&reply.response), Did::default());
                 }

@@ -106,7 +106,7 @@ pub(crate) fn apart(from: &str, to: &str) -> u64 {
 }
 
 impl EventLog {
-    /// As [`quintet_client::ClientApi::events`].
+    /// As [`quintet_client::Operator::events`].
     ///
     /// # Errors
     /// As there.
@@ -149,7 +149,7 @@ impl EventLog {
         }
     }
 
-    /// As [`quintet_client::ClientApi::await_events`].
+    /// As [`quintet_client::Operator::await_events`].
     pub fn wait(&self, core: &Core, next: &str, news: &News) -> bool {
         self.register(news);
         // Looked at last: what becomes durable from here on is reported.

@@ -2,8 +2,7 @@ use std::collections::BTreeSet;
 
 use quintet_client::attention::Rule;
 use quintet_host::Histogram;
-use quintet_types::{QueueGauges, QueueTotals};
-use quintet_wire::ServerStats;
+use quintet_types::{QueueGauges, QueueTotals, ServerStats};
 
 use super::*;
 

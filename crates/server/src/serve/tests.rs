@@ -52,8 +52,8 @@ impl Running {
         }
     }
 
-    fn client_api(&self) -> ServerApi {
-        ServerApi(Arc::clone(&self.server))
+    fn client_api(&self) -> Arc<Server> {
+        Arc::clone(&self.server)
     }
 }
 
@@ -136,7 +136,7 @@ fn the_thread_of_hooks_begins_with_the_first_hooks() {
 fn the_client_api_takes_messages_that_it_put() {
     everywhere(|running| {
         let client_api = running.client_api();
-        let client = ScopedClient::new(&client_api);
+        let client = ScopedClient::new(&*client_api);
         for body in [b"a", b"b"] {
             assert!(matches!(
                 client.ask(put("work", body)),
@@ -165,8 +165,8 @@ fn a_take_that_waits_is_answered_by_a_later_put() {
             Box::new(move |outcome, name| sender.send((outcome, name)).expect("sent")),
         );
         ask(
-            &client_api,
-            ScopedClient::new(&client_api).client_id(),
+            &*client_api,
+            ScopedClient::new(&*client_api).client_id(),
             put("two", b"x"),
         );
         let (outcome, name) = receiver.recv_timeout(PATIENCE).expect("served");
@@ -174,7 +174,7 @@ fn a_take_that_waits_is_answered_by_a_later_put() {
         assert_eq!(name.as_bytes(), b"two");
         // Its next command finds it free again.
         assert!(matches!(
-            ask(&client_api, client_id, put("two", b"y")),
+            ask(&*client_api, client_id, put("two", b"y")),
             Outcome::Put { .. }
         ));
         client_api.leave(client_id);
@@ -199,7 +199,7 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
             });
             client_api.submit(caller, wait, reply);
         }
-        let client = ScopedClient::new(&client_api);
+        let client = ScopedClient::new(&*client_api);
         for body in [b"a", b"b", b"c"] {
             client.ask(put("line", body));
         }
@@ -221,8 +221,8 @@ fn a_subscription_gets_messages_under_a_lease_that_ends_with_the_client() {
         });
         let client_id = client_api.enter(arrive);
         let watch = Command::Watch(Some(Box::new(take(&["s1", "s2"], Wait::Forever, true))));
-        ask(&client_api, client_id, watch);
-        let client = ScopedClient::new(&client_api);
+        ask(&*client_api, client_id, watch);
+        let client = ScopedClient::new(&*client_api);
         client.ask(put("s2", b"x"));
         let got = receiver.recv_timeout(PATIENCE).expect("arrived");
         assert_eq!(bodies(&got), [b"x".to_vec()]);
@@ -244,7 +244,7 @@ fn a_large_body_goes_through_the_log_and_comes_back_in_any_pieces() {
             .store(&queue, bytes.len() as u64, &mut &bytes[..])
             .expect("stored");
         assert!(body.as_small().is_none());
-        let client = ScopedClient::new(&client_api);
+        let client = ScopedClient::new(&*client_api);
         let stored = client.ask(Command::Put(Put {
             queue: queue.clone(),
             body,
@@ -257,7 +257,7 @@ fn a_large_body_goes_through_the_log_and_comes_back_in_any_pieces() {
         };
         let mut read = Vec::new();
         std::io::Read::read_to_end(
-            &mut BodyBytes::new(&client_api, got[0].body.clone()),
+            &mut BodyBytes::new(&*client_api, got[0].body.clone()),
             &mut read,
         )
         .expect("read");
@@ -292,7 +292,7 @@ fn a_client_that_waits_when_the_server_stops_gets_an_answer() {
             let client_id = client_api.enter(Box::new(|_, _| {}));
             sender.send(()).expect("sent");
             let take = Command::Take(take(&["never"], Wait::Forever, false));
-            ask(&client_api, client_id, take)
+            ask(&*client_api, client_id, take)
         }
     });
     receiver.recv().expect("started");
@@ -302,9 +302,9 @@ fn a_client_that_waits_when_the_server_stops_gets_an_answer() {
     assert_eq!(waits.join().expect("answered"), draining);
     // A command that comes later is not begun.
     let late = Command::Take(take(&["never"], Wait::Forever, false));
-    assert_eq!(ask(&client_api, client_id, late), draining);
+    assert_eq!(ask(&*client_api, client_id, late), draining);
     assert_eq!(
-        ask(&client_api, ClientId::default(), put("never", b"x")),
+        ask(&*client_api, ClientId::default(), put("never", b"x")),
         draining
     );
 }
@@ -385,11 +385,11 @@ fn a_take_that_gets_draining_took_nothing() {
                     let (mut there, mut unknown) = (0, 0);
                     loop {
                         let outcome = if number % 2 == 0 {
-                            ask(&client_api, client_id, put("q", b"x"))
+                            ask(&*client_api, client_id, put("q", b"x"))
                         } else {
                             let queues = ["q", "q2", "q3", "q4"];
                             ask(
-                                &client_api,
+                                &*client_api,
                                 client_id,
                                 Command::Take(take(&queues, Wait::Forever, false)),
                             )
@@ -418,7 +418,7 @@ fn a_take_that_gets_draining_took_nothing() {
         let (there, unknown) = done.fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
         let running = Running::start(dir.path(), shards, SyncPolicy::Never);
         let client_api = running.client_api();
-        let client = ScopedClient::new(&client_api);
+        let client = ScopedClient::new(&*client_api);
         let take = || Command::Take(take(&["q"], Wait::No, false));
         let mut left = 0;
         while let Outcome::Messages(_) = client.ask(take()) {

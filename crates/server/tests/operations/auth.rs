@@ -101,6 +101,11 @@ fn memcache_logs_in_with_a_password() {
             "CLIENT_ERROR not permitted\r\n",
         );
     }
+    // Such a reload counts once.
+    let before = server.number("commands_not_permitted");
+    let mut client = memcache(&server);
+    says(&mut client, "reload\r\n", "CLIENT_ERROR not permitted\r\n");
+    assert_eq!(server.number("commands_not_permitted"), before + 1);
     // Nobody is shown what the hash is.
     let mut bob = server.client_of("memcache");
     let word = format!("bob {}", token());

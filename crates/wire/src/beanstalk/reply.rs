@@ -1,13 +1,13 @@
 //! Pending replies to requests, and how they are written.
 
 use quintet_types::{
-    Class, CommandError, Handed, ListState, Name, Outcome, QueueStats, StatsReply,
+    Class, CommandError, Handed, ListState, Name, Outcome, QueueStats, ServerStats, StatsReply,
 };
 
 use super::names;
 use super::stats::{self, Tubes};
 use crate::output::Output;
-use crate::session::{ServerResponse, ServerStats};
+use crate::session::ServerResponse;
 
 pub(super) const CRLF: &[u8] = b"\r\n";
 pub(super) const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";

@@ -3,12 +3,11 @@
 use std::fmt::{self, Write as _};
 use std::sync::atomic::Ordering;
 
-use quintet_types::{Batch, MessageStats, Ms, Name, QueueStats, Track};
+use quintet_types::{Batch, MessageStats, Ms, Name, QueueStats, ServerStats, Track};
 
 use super::names::{DEFAULT, is_tube};
 use super::{Count, Shared, TALLY_NAMES};
 use crate::output::Output;
-use crate::session::ServerStats;
 
 /// A document being written.
 #[derive(Debug, PartialEq)]

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use quintet_types::{Command, Outcome, QueueStats};
+use quintet_types::{Command, Outcome, QueueStats, ServerStats};
 
 use super::queues::{page, page_of};
 use super::{Shared, job, json, moment};
-use crate::session::ServerStats;
 
 /// INFO in its middle.
 #[derive(Debug, Default, PartialEq)]

@@ -1,13 +1,15 @@
 //! The replies, one by one.
 
-use quintet_types::{Command, CommandError, Handed, Name, Outcome, StatsOf, StatsReply};
+use quintet_types::{
+    Command, CommandError, Handed, Name, Outcome, ServerStats, StatsOf, StatsReply,
+};
 
 use super::meta_reply::{MetaReply, MetaTo};
 use super::reply::{Listing, MemcacheReply, Monitor, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Env, Next, ServerResponse, ServerStats};
+use crate::session::{Env, Next, ServerResponse};
 
 pub(super) const END: &[u8] = b"END\r\n";
 

@@ -1,11 +1,10 @@
 //! The numbers Kestrel shows, under its names.
 
-use quintet_types::{Name, QueueStats};
+use quintet_types::{Name, QueueStats, ServerStats};
 
 use super::Count;
 use super::reply::Listing;
 use crate::output::Output;
-use crate::session::ServerStats;
 
 /// Writes what the reply to `stats` says of the server.
 pub(super) fn write_server(server: &ServerStats, version: &str, output: &mut Output) {

@@ -8,11 +8,11 @@ use quintet_sim::transcript::{Link, Received, Setup};
 use quintet_sim::world::World;
 use quintet_types::{
     Answer, Caller, ClientId, Command, Delivery, LargeBody, Ms, Name, Outcome, Overrides, Pattern,
-    Principal, Settings, StatsOf, StatsReply,
+    Principal, ServerStats, Settings, StatsOf, StatsReply,
 };
 use quintet_wire::{
     ClientRequest, Env, HalfClose, HostRequest, Listener, LoginRefused, Logins, Next, Options,
-    Output, Protocol, ServerResponse, ServerStats, Session, Step, Tally, Value, Workers,
+    Output, Protocol, ServerResponse, Session, Step, Tally, Value, Workers,
 };
 
 /// Requests decoded before the first is answered.
