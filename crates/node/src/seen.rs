@@ -19,7 +19,7 @@ impl Node {
         let teller = self.teller.get().and_then(std::sync::Weak::upgrade);
         let teller = teller.ok_or("the server is stopping")?;
         let text = match order {
-            NodeOrder::Move => teller.obey(&[MOVE, "0", node]),
+            NodeOrder::Move => teller.obey(&[MOVE, &self.group().to_string(), node]),
             NodeOrder::Drain => teller.obey(&[DRAIN, node]),
             NodeOrder::Undrain => teller.obey(&[UNDRAIN, node]),
         };

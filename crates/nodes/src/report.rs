@@ -19,6 +19,8 @@ pub const STALE_MS: u64 = 10_000;
 pub struct NodeReport {
     pub node: String,
     pub version: String,
+    /// The group that all below is about.
+    pub group: u16,
     /// `reading`, `standby`, `claiming`, `owner`, `deposed`, `stopped`.
     pub role: String,
     pub since_ms: u64,
@@ -576,6 +578,18 @@ mod tests {
             serde_json::from_str::<ClusterReport>(&json).expect("read"),
             well()
         );
+    }
+
+    #[test]
+    fn the_number_of_the_group_is_reported_and_an_older_node_has_group_0() {
+        let mut report = well();
+        report.groups[0].group = 7;
+        assert!(report.text().contains("\ngroup 7: Q_quintet_0, entries"));
+        let json = r#"{"node":"a","role":"owner"}"#;
+        let older: NodeReport = serde_json::from_str(json).expect("a report");
+        assert_eq!(older.group, 0);
+        let newer = serde_json::to_value(NodeReport { group: 7, ..older }).expect("JSON");
+        assert_eq!(newer["group"], 7);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use quintet_types::Operation;
 use quintet_web::Site;
 
 use crate::client_api::ServerApi;
-use crate::cluster::{self, Ownership, StepsDown, Threads};
+use crate::cluster::{self, Ownership, Threads};
 use crate::listeners::{Opened, open_listeners};
 use crate::running::task_of;
 use crate::scripts::Scripts;
@@ -238,7 +238,12 @@ fn open(
             (opened, Some(node))
         }
     };
+    let owner: Box<dyn Owner> = match &node {
+        None => Box::new(EndsWithItsLog),
+        Some(node) => node.owner(),
+    };
     tracing::info!(
+        group = owner.group(),
         "read {} frames, {} MiB of log in {} ms",
         opened.recovery.frames,
         opened.recovery.bytes >> 20,
@@ -262,16 +267,7 @@ fn open(
     let events = Arc::new(EventLog::default());
     // The last one, as those before have clients.
     let posts = posts.chain([Arc::clone(&events) as Arc<dyn Post>]);
-    let core = Core::new(
-        opened,
-        config.sync,
-        posts.collect(),
-        room,
-        match node {
-            None => Box::new(EndsWithItsLog),
-            Some(_) => Box::new(StepsDown),
-        },
-    );
+    let core = Core::new(opened, config.sync, posts.collect(), room, owner);
     core.share(config.cluster.sharing());
     core.set_events_keep(config.events_keep);
     let (core, hooks) = (Arc::new(core), Arc::new(hooks));
@@ -365,7 +361,7 @@ struct EndsWithItsLog;
 
 impl Owner for EndsWithItsLog {
     fn log_failed(&self, error: &LogError) {
-        tracing::error!("stopping: {error}");
+        tracing::error!(group = self.group(), "stopping: {error}");
         eprintln!("quintet: stopping: cannot write the log: {error}");
         std::process::exit(1);
     }
