@@ -723,10 +723,10 @@ fn head<'a>(method: &Method, uri: &'a Uri, headers: &'a HeaderMap) -> Head<'a> {
 
 /// The call that a request is part of, if its client names it: a repeat of it is the same call.
 fn call_of(parts: &Parts, head: &Head<'_>, principal: Principal, body: &[u8]) -> Option<Call> {
-    let invocation = text(&parts.headers, &INVOCATION)?;
+    let named = text(&parts.headers, &INVOCATION)?.as_bytes();
     let (who, target) = (principal.0.to_be_bytes(), head.target.unwrap_or_default());
     let [path, query, target] = [head.path, head.query, target].map(str::as_bytes);
-    Some(once::call(&[invocation.as_bytes(), &who, path, query, target, body]))
+    Some(once::call(&[named, &who, path, query, target, body]))
 }
 
 fn with_id(mut response: Response, id: &str) -> Response {
