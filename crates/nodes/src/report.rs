@@ -408,33 +408,7 @@ impl GroupReport {
                 ));
             }
         }
-        if stream.leader.is_none() {
-            verdict.fault(format!("{} has no leader now", stream.name));
-        }
-        if stream.replicas_wanted < 3 {
-            verdict.fault(format!(
-                "{} is on {} NATS servers: three are needed to survive the loss of one",
-                stream.name, stream.replicas_wanted
-            ));
-        }
-        // With the leader's. What was removed from the peers is in no list.
-        let copies = 1 + stream.replicas.len() as u64;
-        if copies < stream.replicas_wanted {
-            verdict.fault(format!(
-                "{} has {copies} of {} copies: start a nats-server in place of the one that was \
-                 removed from the peers",
-                stream.name, stream.replicas_wanted
-            ));
-        }
-        for replica in &stream.replicas {
-            if replica.offline || !replica.current {
-                let how = if replica.offline { "offline" } else { "behind" };
-                verdict.fault(format!(
-                    "{} of {} is {how}, {} entries",
-                    replica.server, stream.name, replica.lag
-                ));
-            }
-        }
+        stream.judge_replicas(verdict);
     }
 
     fn text(&self) -> String {
@@ -458,6 +432,38 @@ impl GroupReport {
                 false => replicas.join(", "),
             }
         )
+    }
+}
+
+impl StreamReport {
+    /// Says whether it has a leader, and as many servers with all of it as it should.
+    fn judge_replicas(&self, verdict: &mut Verdict) {
+        let (name, wanted) = (&self.name, self.replicas_wanted);
+        if self.leader.is_none() {
+            verdict.fault(format!("{name} has no leader now"));
+        }
+        if wanted < 3 {
+            verdict.fault(format!(
+                "{name} is on {wanted} NATS servers: three are needed to survive the loss of one"
+            ));
+        }
+        // With the leader's. What was removed from the peers is in no list.
+        let copies = 1 + self.replicas.len() as u64;
+        if copies < wanted {
+            verdict.fault(format!(
+                "{name} has {copies} of {wanted} copies: start a nats-server in place of the one \
+                 that was removed from the peers"
+            ));
+        }
+        for replica in &self.replicas {
+            if replica.offline || !replica.current {
+                let how = if replica.offline { "offline" } else { "behind" };
+                verdict.fault(format!(
+                    "{} of {name} is {how}, {} entries",
+                    replica.server, replica.lag
+                ));
+            }
+        }
     }
 }
 

@@ -15,8 +15,8 @@ pub(super) const CLUSTER: &[Planted] = planted![
         "crates/cluster/src/doubts.rs": "        (now >= *since + BEHIND)\n"
         => "        (now < *since)\n"; ["--test=cluster" "a_leader_with_a_damaged_copy_gets"]
     "removed-peer-unseen": "status believes that the servers that still have a copy are enough"
-        "crates/nodes/src/report.rs": "        if copies < stream.replicas_wanted {\n"
-        => "        if copies < stream.replicas_wanted.min(1) {\n";
+        "crates/nodes/src/report.rs": "        if copies < wanted {\n"
+        => "        if copies < wanted.min(1) {\n";
         ["--lib" "each_fault_is_in_the_verdict"]
     "listeners-called-locked":
         "those that listen to acknowledgements are called under a lock of the log"
