@@ -25,7 +25,7 @@ use quintet_types::Operation;
 use quintet_web::Site;
 
 use crate::client_api::ServerApi;
-use crate::cluster::{self, Ownership, Threads};
+use crate::cluster::{self, Node, Ownership, Threads};
 use crate::listeners::{Opened, open_listeners};
 use crate::running::task_of;
 use crate::scripts::Scripts;
@@ -175,7 +175,21 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     notify::ready();
 
     let end = obey(&mut threads, &inbox, &level, &mut scripts);
+    stop(threads, control, scripts, traced, end)
+}
 
+/// Ends all that serves, as `end` says; what clients are owed they still get.
+///
+/// # Errors
+/// A thread has panicked, or what was decided last cannot be written.
+fn stop(
+    mut threads: Running,
+    control: Web,
+    scripts: Scripts,
+    traced: Option<Tracing>,
+    end: End,
+) -> Result<()> {
+    let server = Arc::clone(&threads.server);
     match end {
         End::Stop => notify::stopping(),
         End::HandOver => again::hand_on(),
@@ -186,7 +200,8 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     let grace = server.edge.limits.stop_wait();
     if server.node.is_none() {
         // Clients and scripts have had their time by then.
-        let scripts = Duration::from_millis(locked(config).script_grace_ms);
+        let grace_ms = locked(&server.operations.config).script_grace_ms;
+        let scripts = Duration::from_millis(grace_ms);
         stuck::watch_stop(&server.core, grace.saturating_add(scripts))?;
     }
     end_waits(&server);
@@ -203,23 +218,14 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     }
 }
 
-/// Opens the data directory and puts the shared parts together.
-fn open(
-    config: Config,
-    command_line: CommandLine,
-    listeners: Vec<Listening>,
-    orders: Sender<Order>,
-    (places, auth, quotas, audit): (Places, Auth, Arc<Quotas>, Arc<Audit>),
+/// Opens the log: the data directory's, or the one that a node has claimed.
+///
+/// # Errors
+/// The log cannot be read or written.
+fn open_log(
+    config: &Config,
     ownership: Option<Ownership>,
-    (tls, spans): (Arc<Tls>, Arc<Counts>),
-) -> Result<(Arc<Server>, Polls, Option<quintet_log::Spares>)> {
-    for doubt in config.together().unwrap_or_default() {
-        tracing::warn!("{doubt}");
-    }
-    let settings = config.engine_settings();
-    // Before the log is read: a mistake in them is better told at once.
-    let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())
-        .map_err(|error| anyhow!("hooks: {error}"))?;
+) -> Result<(quintet_host::Opened, Option<Arc<Node>>, Box<dyn Owner>)> {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let layout = Layout {
         shards: size(config.shards),
@@ -229,10 +235,11 @@ fn open(
     };
     let began = Instant::now();
     let (opened, node) = match ownership {
-        None => (
-            quintet_host::open_dir(&config.data, &layout, &settings)?,
-            None,
-        ),
+        None => {
+            let settings = config.engine_settings();
+            let opened = quintet_host::open_dir(&config.data, &layout, &settings)?;
+            (opened, None)
+        }
         Some(ownership) => {
             let (opened, node) = ownership.take(&layout)?;
             (opened, Some(node))
@@ -249,6 +256,26 @@ fn open(
         opened.recovery.bytes >> 20,
         began.elapsed().as_millis()
     );
+    Ok((opened, node, owner))
+}
+
+/// Opens the data directory and puts the shared parts together.
+fn open(
+    config: Config,
+    command_line: CommandLine,
+    listeners: Vec<Listening>,
+    orders: Sender<Order>,
+    (places, auth, quotas, audit): (Places, Auth, Arc<Quotas>, Arc<Audit>),
+    ownership: Option<Ownership>,
+    (tls, spans): (Arc<Tls>, Arc<Counts>),
+) -> Result<(Arc<Server>, Polls, Option<quintet_log::Spares>)> {
+    for doubt in config.together().unwrap_or_default() {
+        tracing::warn!("{doubt}");
+    }
+    // Before the log is read: a mistake in them is better told at once.
+    let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())
+        .map_err(|error| anyhow!("hooks: {error}"))?;
+    let (opened, node, owner) = open_log(&config, ownership)?;
     let mut polls = Vec::new();
     let mut mail = Vec::new();
     for _ in 0..config.io_threads() {
