@@ -36,6 +36,7 @@ use crate::slots::{Busy, ConnectionSlot, OfAddress, SlotPermit, Slots};
 use crate::threads::{LAST_WAIT, Place, Task, Threads};
 use crate::undo::Leaving;
 use crate::watched::{FarEnd, Watched};
+use crate::workers;
 
 /// How long a client that is turned away may take to hear it.
 const ERROR_TIME: Duration = Duration::from_secs(1);
@@ -237,6 +238,7 @@ impl Web {
             first.block_on(serve(listeners, &threads, stopped));
             let ending = threads.end();
             first.shutdown_timeout(LAST_WAIT);
+            workers::end(LAST_WAIT);
             ending.into_iter().all(|thread| thread.join().is_ok())
         })?;
         Ok(Self {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::Owners;
@@ -20,6 +20,9 @@ use crate::socket::{Plain, set_up_peer_socket};
 
 /// A peer connection states its purpose in this time, its handshake included.
 pub(crate) const SAY: Duration = Duration::from_secs(2);
+
+/// Questions that are answered at a time.
+static QUESTIONS: Semaphore = Semaphore::const_new(8);
 
 /// Sees to one connection of another node, or of a tool. `place` is among those that have not said
 /// what they are for.
@@ -159,11 +162,20 @@ async fn write_line<S: AsyncWrite + Unpin>(
     question: Question,
 ) -> io::Result<()> {
     let node = Arc::clone(&shared.node);
-    // The node may ask others first.
-    let answered = tokio::task::spawn_blocking(move || match question {
-        Question::Status => node.status(),
-        Question::Order(words) => node.order(&words),
-    });
+    let turn = QUESTIONS.acquire().await.map_err(io::Error::other)?;
+    let (sender, answered) = oneshot::channel();
+    // The node may ask others first. A thread of the runtime would end the process where the system
+    // has none to give.
+    let answer = move || {
+        let _turn = turn;
+        let answer = match question {
+            Question::Status => node.status(),
+            Question::Order(words) => node.order(&words),
+        };
+        drop(sender.send(answer));
+    };
+    let thread = std::thread::Builder::new().name("proxy-work".to_owned());
+    thread.spawn(answer)?;
     let mut answered = answered.await.map_err(io::Error::other)?;
     answered.push('\n');
     stream.write_all(answered.as_bytes()).await?;

@@ -403,13 +403,14 @@ impl Site {
 
     async fn health(&self) -> Response {
         let client_api = Arc::clone(&self.client_api);
-        let requested = tokio::task::spawn_blocking(move || {
+        let requested = reply::blocking(move || {
             let scoped = ScopedClient::new(&*client_api);
             !matches!(scoped.ask(Command::StopWaiting), Outcome::Refused(_))
         });
         match tokio::time::timeout(HEALTH_WAIT, requested).await {
             Ok(Ok(true)) => plain(StatusCode::OK, "ok"),
-            _ => plain(
+            Ok(Err(problem)) => problem.into_response(),
+            Ok(Ok(false)) | Err(_) => plain(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "503 - the shards do not answer",
             ),
