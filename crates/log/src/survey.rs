@@ -343,8 +343,8 @@ impl SurveyState {
         Ok(behind)
     }
 
-    /// What is lost behind `end`: the rest of the `last` segment, or files behind it if they are
-    /// `gone`.
+    /// The range that is lost behind `end`: the rest of the `last` segment, or files behind it if
+    /// they are `gone`.
     fn lost_end(&self, last: SegmentNumber, gone: bool, end: Position) -> LostRange {
         let (file, offset, why) = match (&self.last, gone) {
             (Some((file, offset, stop)), false) => (file.clone(), *offset, stop.why),

@@ -185,7 +185,7 @@ type Reason = String;
 /// Why this node is not part of the cluster, or a log is not filled.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// What does not fit, in words for the operator.
+    /// A setting or a stream that does not fit, in words for the operator.
     #[error("{0}")]
     Unfit(Reason),
     /// Another process of this node's name may live still.
@@ -220,7 +220,7 @@ fn read<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, Reason> {
         .map_err(|error| format!("{key} in the cluster's registry cannot be read: {error}"))
 }
 
-/// What lies under `key`, and its revision.
+/// The value of `key`, and its revision.
 fn get<T: DeserializeOwned>(bucket: &Bucket<'_>, key: &str) -> Result<Option<(u64, T)>, JoinError> {
     let Some(there) = bucket.get(key)? else {
         return Ok(None);
@@ -228,7 +228,7 @@ fn get<T: DeserializeOwned>(bucket: &Bucket<'_>, key: &str) -> Result<Option<(u6
     Ok(Some((there.revision, read(key, &there.bytes)?)))
 }
 
-/// The same, where what cannot be read is nothing.
+/// The same without the revision; a value that cannot be read is none.
 fn get_readable<T: DeserializeOwned>(bucket: &Bucket<'_>, key: &str) -> Result<Option<T>, Error> {
     let there = bucket.get(key)?;
     Ok(there.and_then(|there| read(key, &there.bytes).ok()))
