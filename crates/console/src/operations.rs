@@ -154,9 +154,8 @@ pub(super) async fn on_queue(
     Path((part, word)): Path<(String, String)>,
     request: Request,
 ) -> Response {
-    let mut response = do_on_queue(context, part, &word, request)
-        .await
-        .into_response();
+    let done = do_on_queue(context, &part, &word, request).await;
+    let mut response = done.into_response();
     let operation = match word.as_str() {
         "pause" => Operation::Pause,
         "resume" => Operation::Resume,
@@ -169,11 +168,11 @@ pub(super) async fn on_queue(
 
 async fn do_on_queue(
     context: PageRequest,
-    part: String,
+    part: &str,
     operation: &str,
     request: Request,
 ) -> Answer {
-    let queue = queue_of(&part)?;
+    let queue = queue_of(part)?;
     let fields = context.form(request).await?;
     let app = &context.console.app;
     let back = format!("queues/{part}");
