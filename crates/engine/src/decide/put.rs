@@ -647,22 +647,26 @@ impl Engine {
                 // It was put as what ends it.
                 continue;
             }
-            let (queue, kind, dedupe_record) = left.key;
-            self.fact(
-                cx,
-                Fact::Remembered {
-                    queue,
-                    kind,
-                    dedupe_record,
-                    id: number,
-                    until: left.until,
-                    scope: left.scope,
-                    sum: left.sum,
-                },
-            );
+            self.remember(cx, number, left);
         }
         cx.wake(id);
         number
+    }
+
+    fn remember<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, left: Left) {
+        let (queue, kind, dedupe_record) = left.key;
+        self.fact(
+            cx,
+            Fact::Remembered {
+                queue,
+                kind,
+                dedupe_record,
+                id,
+                until: left.until,
+                scope: left.scope,
+                sum: left.sum,
+            },
+        );
     }
 
     /// When a message expires that is put now into a queue with these settings.
