@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::Owners;
 use crate::counts::count;
 use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel, Wrong};
 use crate::shared::{Client, Intake, Shared, Stream};
-use crate::socket::{Plain, set_up_peer_socket};
+use crate::socket::{Plain, in_thread, set_up_peer_socket};
 
 /// A peer connection states its purpose in this time, its handshake included.
 pub(crate) const SAY: Duration = Duration::from_secs(2);
@@ -162,21 +162,12 @@ async fn write_line<S: AsyncWrite + Unpin>(
     question: Question,
 ) -> io::Result<()> {
     let node = Arc::clone(&shared.node);
-    let turn = QUESTIONS.acquire().await.map_err(io::Error::other)?;
-    let (sender, answered) = oneshot::channel();
-    // The node may ask others first. A thread of the runtime would end the process where the system
-    // has none to give.
-    let answer = move || {
-        let _turn = turn;
-        let answer = match question {
-            Question::Status => node.status(),
-            Question::Order(words) => node.order(&words),
-        };
-        drop(sender.send(answer));
-    };
-    let thread = std::thread::Builder::new().name("proxy-work".to_owned());
-    thread.spawn(answer)?;
-    let mut answered = answered.await.map_err(io::Error::other)?;
+    // The node may ask others first.
+    let answered = in_thread(&QUESTIONS, move || match question {
+        Question::Status => node.status(),
+        Question::Order(words) => node.order(&words),
+    });
+    let mut answered = answered.await?;
     answered.push('\n');
     stream.write_all(answered.as_bytes()).await?;
     stream.shutdown().await
