@@ -5,8 +5,8 @@ use quintet_types::{AttemptEnd, ClientId, MessageId, Ms, Verb};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Api;
 use super::holder::Holders;
+use super::{Api, blocking};
 use quintet_http::Requester;
 
 /// An attempt that ended without success.
@@ -37,7 +37,7 @@ impl Api {
         connections: &mut Option<Holders>,
     ) -> Vec<(Ms, PastAttempt)> {
         let client_api = self.client_api();
-        let known = tokio::task::spawn_blocking(move || client_api.attempts_of(id)).await;
+        let known = blocking(move || client_api.attempts_of(id)).await;
         let mut known = known.unwrap_or_default();
         known.retain(|attempt| requester.may_to(Verb::Peek, &attempt.queue));
         if known.is_empty() {

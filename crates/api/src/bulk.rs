@@ -342,7 +342,7 @@ fn filter(operation: &str, supplied: &mut OperationRequest) -> Result<Filter, Pr
     })
 }
 
-/// What an operation does; `whole`: to all ready messages of its queue.
+/// The action of an operation; `whole`: on all ready messages of its queue.
 fn action(
     operation: &str,
     supplied: &mut OperationRequest,

@@ -401,17 +401,16 @@ impl Api {
     }
 }
 
-/// Runs what may wait for the disk or other nodes, in a thread for that.
+/// [`quintet_http::reply::blocking`], with a problem of the API.
 ///
 /// # Errors
-/// It panicked: 500.
+/// The system has no thread to give: 503.
 pub async fn blocking<T, F>(ask: F) -> Result<T, Problem>
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    let answer = tokio::task::spawn_blocking(ask).await;
-    answer.map_err(|error| Problem::internal(error.to_string()))
+    Ok(quintet_http::reply::blocking(ask).await?)
 }
 
 /// Returns when the client ends its side of the connection, and when the server stops.

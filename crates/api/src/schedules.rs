@@ -18,7 +18,7 @@ use super::call::{Answer, Call, tagged};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::MessageView;
-use super::{Api, read};
+use super::{Api, blocking, read};
 use quintet_http::{Requester, reply};
 
 /// Due times that are shown of one.
@@ -221,9 +221,9 @@ impl Api {
         }
         // The search for a time that never comes takes long.
         let (timing, now) = (schedule.timing, self.client_api.wall());
-        let never = tokio::task::spawn_blocking(move || timing.next(now) == Ms::NEVER).await;
+        let never = blocking(move || timing.next(now) == Ms::NEVER).await?;
         let act = ScheduleAct::Define {
-            never: never.map_err(|_| Problem::unexpected())?,
+            never,
             spec: Box::new(spec),
             by: requester.name().unwrap_or_default().to_string(),
             seen,
@@ -244,8 +244,7 @@ impl Api {
             }
             Err(_) => {
                 let client_api = self.client_api();
-                let end = tokio::task::spawn_blocking(move || client_api.end_of(id));
-                let end = end.await.ok()??;
+                let end = blocking(move || client_api.end_of(id)).await.ok()??;
                 let may = |queue: &Name| requester.may_to(Verb::Peek, queue);
                 end.queue.as_ref().is_some_and(may).then(|| end.why.word())
             }

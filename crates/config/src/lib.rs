@@ -1,7 +1,7 @@
 //! The configuration: one file, every setting in one table ([`schema`]).
 //!
-//! What `--print-config` shows, what `docs/configuration.md` lists and what
-//! the file may say all follow from that table.
+//! The output of `--print-config`, the list in `docs/configuration.md` and the keys of the file all
+//! follow from that table.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 

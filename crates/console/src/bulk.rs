@@ -226,7 +226,9 @@ pub(super) async fn begin(
     match bulk.operation() {
         None => {
             let note = pause(&context, bulk, &fields.form).await?;
-            context.redirect("", note)
+            let mut response = context.console.app.redirect("", note);
+            response.extensions_mut().insert(bulk.asks());
+            Ok(response)
         }
         Some(operation) => lose(&context, operation, &fields.form).await,
     }

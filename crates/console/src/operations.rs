@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
     BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, HOLD_MAX_MS, How, ListState,
-    MessageId, Ms, Name, Outcome, QueueStats, When,
+    MessageId, Ms, Name, Operation, Outcome, QueueStats, When,
 };
 
 use super::ask::{self, BulkOperation, Question};
@@ -147,17 +148,35 @@ impl Job {
     }
 }
 
-/// `POST /queues/NAME/do/ACT`.
+/// `POST /queues/NAME/do/ACT`. The response has the operation, for the audit.
 pub(super) async fn on_queue(
     context: PageRequest,
-    Path((part, operation)): Path<(String, String)>,
+    Path((part, word)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let done = do_on_queue(context, &part, &word, request).await;
+    let mut response = done.into_response();
+    let operation = match word.as_str() {
+        "pause" => Operation::Pause,
+        "resume" => Operation::Resume,
+        "hold" | "unhold" => Operation::HoldKey,
+        _ => return response,
+    };
+    response.extensions_mut().insert(operation);
+    response
+}
+
+async fn do_on_queue(
+    context: PageRequest,
+    part: &str,
+    operation: &str,
     request: Request,
 ) -> Answer {
-    let queue = queue_of(&part)?;
+    let queue = queue_of(part)?;
     let fields = context.form(request).await?;
     let app = &context.console.app;
     let back = format!("queues/{part}");
-    let for_ms = match operation.as_str() {
+    let for_ms = match operation {
         "pause" => {
             let typed = fields.form.get("for").unwrap_or_default();
             match typed.is_empty() {
@@ -174,7 +193,7 @@ pub(super) async fn on_queue(
             let note = hold_key(&context, &queue, &fields.form, operation == "hold").await?;
             return Ok(app.back(&fields.form, &back, note));
         }
-        _ => return answered(&context, &queue, &operation, &fields.form).await,
+        _ => return answered(&context, &queue, operation, &fields.form).await,
     };
     let pause = Command::Pause {
         queue: queue.clone(),

@@ -8,7 +8,7 @@ use quintet_types::Name;
 use super::frame::Frame;
 use super::names::{Named, seen};
 use super::{Answer, PageRequest, names, render, text_of, words};
-use quintet_api::{Path, Problem, Schedule, nexts};
+use quintet_api::{Path, Problem, Schedule, blocking, nexts};
 
 /// Rows of a page.
 const ROWS: usize = 100;
@@ -120,7 +120,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         ("Missed last run", number(&|cron| cron.outcome == "missed")),
     ];
     let wall = context.client_api().wall().0;
-    let calendar = tokio::task::spawn_blocking(move || calendar(&found, wall)).await;
+    let calendar = blocking(move || calendar(&found, wall)).await;
     let (hours, often) = calendar.unwrap_or_default();
     render(&Schedules {
         frame: context.frame.of("Schedules", "schedules"),

@@ -154,6 +154,7 @@ impl Core {
         };
         if self.is_available() && !acked.log.waits().is_none_or(is_soon) {
             tracing::error!(
+                group = self.group(),
                 "nothing was acknowledged for {} s: commands are refused until the log's servers \
                  have a quorum again",
                 QUORUM_WAIT.as_secs()

@@ -114,6 +114,11 @@ const MOVES_MAX: usize = 100;
 
 /// The owner of a host, who answers for its log.
 pub trait Owner: Send + Sync {
+    /// The number of the group that the host's shards are. A server alone is group 0.
+    fn group(&self) -> u16 {
+        0
+    }
+
     /// A write or a sync of the log failed, or the log has become somebody
     /// else's. No client got a reply to the entry that failed, and none will: nothing
     /// is written or synced from now on. Called once, by the thread that
@@ -279,6 +284,11 @@ impl Core {
             hooks_work: Signal::default(),
             events_keep: AtomicU64::new(0),
         }
+    }
+
+    /// The number of the group that its shards are.
+    pub fn group(&self) -> u16 {
+        self.owner.group()
     }
 
     /// When the log is synced.

@@ -9,15 +9,28 @@ use quintet_sim::disk::{Fault, SimDisk};
 use quintet_types::{Body, Caller, Command, Put, Settings};
 
 use super::keep::tests::open_owned;
-use super::{Access, Core, Owner, Trail};
+use super::{Access, Core, Owner, Panics, Trail};
 
 #[derive(Clone, Default)]
 struct Counts(Arc<AtomicU64>);
 
 impl Owner for Counts {
+    fn group(&self) -> u16 {
+        7
+    }
+
     fn log_failed(&self, _: &LogError) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+#[test]
+fn the_shards_have_the_number_of_their_owners_group() {
+    let owned = |owner: Box<dyn Owner>| {
+        open_owned(&SimDisk::new(1), &Settings::default(), 1, owner).group()
+    };
+    assert_eq!(owned(Box::new(Counts::default())), 7);
+    assert_eq!(owned(Box::new(Panics)), 0, "of a server alone");
 }
 
 /// Decides a put; answers the batch it is in.

@@ -308,7 +308,7 @@ fn a_late_beginning_is_written_in_parts() {
     assert!(parts >= 3, "{parts}");
 }
 
-/// What is decided while a batch waits for room on the disk is no part of it.
+/// Commands that are decided while a batch waits for room on the disk are no part of it.
 #[test]
 fn the_open_batch_is_written_behind_one_that_found_the_disk_full() {
     let disk = SimDisk::new(1);

@@ -11,6 +11,8 @@ use hyper::header::{
 use quintet_client::{ClientApi, Share};
 use quintet_types::MessageId;
 
+use crate::workers;
+
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
@@ -42,7 +44,7 @@ pub fn joined(
                     return Some((Ok(piece), (bodies, next, share)));
                 }
                 let len = body.len();
-                let read = tokio::task::spawn_blocking(move || {
+                let read = workers::run(move || {
                     let mut piece = vec![0; PIECE];
                     let read = client_api.read(&body, from, &mut piece)?;
                     if read == 0 {
@@ -51,9 +53,7 @@ pub fn joined(
                     piece.truncate(read);
                     Ok(piece)
                 });
-                let piece = read
-                    .await
-                    .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+                let piece = read.await.unwrap_or_else(Err);
                 let mut next = from;
                 match &piece {
                     Ok(piece) => next += piece.len() as u64,

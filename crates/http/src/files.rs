@@ -1,6 +1,8 @@
 //! Files out: whole or a range of bytes, in pieces, never whole in memory.
 
-use std::io::SeekFrom;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use axum::body::Body;
@@ -10,11 +12,10 @@ use hyper::header::{
     HeaderValue, IF_RANGE, RANGE,
 };
 use hyper::{HeaderMap, StatusCode};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-use tokio_util::io::ReaderStream;
 
 use crate::range::{Part, part};
 use crate::reply::{Problem, plain};
+use crate::workers;
 
 /// Bytes read of a file at a time.
 const PIECE: usize = 64 << 10;
@@ -24,18 +25,23 @@ const PIECE: usize = 64 << 10;
 pub async fn send(path: &Path, what: &str, headers: &HeaderMap) -> Response {
     match open(path, headers).await {
         Ok(response) => response,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Problem::not_found(what).into_response()
         }
         Err(error) => Problem::internal(format!("cannot read {what}: {error}")).into_response(),
     }
 }
 
-async fn open(path: &Path, headers: &HeaderMap) -> std::io::Result<Response> {
-    let mut file = tokio::fs::File::open(path).await?;
-    let about = file.metadata().await?;
+async fn open(path: &Path, headers: &HeaderMap) -> io::Result<Response> {
+    let name = path.to_owned();
+    let opened = workers::run(move || {
+        let file = File::open(name)?;
+        let about = file.metadata()?;
+        Ok::<_, io::Error>((file, about))
+    });
+    let (file, about) = opened.await??;
     if !about.is_file() {
-        return Err(std::io::ErrorKind::NotFound.into());
+        return Err(io::ErrorKind::NotFound.into());
     }
     let len = about.len();
     // No validator is ever sent, so a condition on one does not hold.
@@ -54,12 +60,19 @@ async fn open(path: &Path, headers: &HeaderMap) -> std::io::Result<Response> {
             return Ok(response);
         }
     };
-    if from > 0 {
-        file.seek(SeekFrom::Start(from)).await?;
-    }
-    file.set_max_buf_size(PIECE);
-    let stream = ReaderStream::with_capacity(file.take(to - from), PIECE);
-    let mut response = Response::new(Body::from_stream(stream));
+    let pieces = futures_util::stream::try_unfold((file, from), move |(file, from)| async move {
+        let len = usize::try_from(to - from).map_or(PIECE, |left| left.min(PIECE));
+        let read = workers::run(move || {
+            let mut piece = vec![0; len];
+            file.read_exact_at(&mut piece, from)?;
+            Ok::<_, io::Error>((piece, (file, from + len as u64)))
+        });
+        match len {
+            0 => Ok(None),
+            _ => read.await?.map(Some),
+        }
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
     *response.status_mut() = status;
     set(&mut response, CONTENT_LENGTH, &(to - from).to_string());
     set(&mut response, ACCEPT_RANGES, "bytes");

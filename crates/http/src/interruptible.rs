@@ -18,7 +18,8 @@ use tokio::time::sleep;
 use crate::clients::Client;
 use crate::slots::{Apart, ConnectionSlot, Waits};
 
-/// What no handler reads of a body is read and dropped up to this length, and for this time.
+/// The rest of a body, which no handler reads, is read and dropped up to this length, and for this
+/// time.
 const UNREAD_BYTES_MAX: u64 = 1 << 20;
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 

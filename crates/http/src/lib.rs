@@ -42,6 +42,7 @@ mod threads;
 mod undo;
 pub mod upload;
 mod watched;
+mod workers;
 
 pub use app::{App, RequestBody, content_type};
 pub use attempts::{Attempt, Attempts};

@@ -15,6 +15,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::workers;
+
 /// Why a request is not done; its answer follows from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem {
@@ -218,23 +220,34 @@ pub fn channel<T: Send + 'static>() -> (Tell<T>, oneshot::Receiver<T>) {
     (Box::new(sender), receiver)
 }
 
-/// Runs what may wait for the shards or the disk, in a thread for that.
+/// Runs what may wait for the shards, the disk or other nodes, in a thread for that.
 ///
 /// # Errors
-/// It panicked: 500.
+/// The system has no thread to give: 503.
 pub async fn blocking<T, F>(ask: F) -> Result<T, Problem>
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    tokio::task::spawn_blocking(ask)
-        .await
-        .map_err(|error| Problem::internal(format!("the request failed: {error}")))
+    let ran = workers::run(ask).await;
+    ran.map_err(|error| no_thread(&error))
+}
+
+fn no_thread(error: &std::io::Error) -> Problem {
+    let text = format!("the server has no thread for this now: {error}");
+    Problem::with_text(StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_for_which_the_system_has_no_thread_is_answered_503() {
+        let (status, text) = no_thread(&std::io::ErrorKind::WouldBlock.into()).status_and_text();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(text.contains("no thread for this now"), "{text}");
+    }
 
     /// Only the error about a missing quorum names a time to ask again: a queue that is down stays
     /// down.

@@ -36,6 +36,7 @@ use crate::slots::{Busy, ConnectionSlot, OfAddress, SlotPermit, Slots};
 use crate::threads::{LAST_WAIT, Place, Task, Threads};
 use crate::undo::Leaving;
 use crate::watched::{FarEnd, Watched};
+use crate::workers;
 
 /// How long a client that is turned away may take to hear it.
 const ERROR_TIME: Duration = Duration::from_secs(1);
@@ -237,6 +238,7 @@ impl Web {
             first.block_on(serve(listeners, &threads, stopped));
             let ending = threads.end();
             first.shutdown_timeout(LAST_WAIT);
+            workers::end(LAST_WAIT);
             ending.into_iter().all(|thread| thread.join().is_ok())
         })?;
         Ok(Self {
@@ -598,6 +600,27 @@ async fn begin(
     }
 }
 
+/// The reply of `serve`, once there is a place for the request; without one it is turned away.
+async fn reply(
+    serve: Arc<dyn Serve>,
+    peer: Option<IpAddr>,
+    request: Request<Incoming>,
+    connection_slot: Arc<ConnectionSlot>,
+) -> Response<Busy> {
+    let always = serve.tells_health(request.uri().path());
+    let limits = &serve.settings().limits;
+    let (timeout, header_bytes_max) = (limits.timeout, limits.header_bytes_max);
+    let mut response = match wrong_head(&request, header_bytes_max) {
+        None if always || connection_slot.takes_place(timeout).await => {
+            serve.answer(peer, request).await
+        }
+        wrong => turn_away(&*serve, wrong.unwrap_or_else(full), request),
+    };
+    let leaving = response.extensions_mut().remove::<Leaving>();
+    let undo = leaving.and_then(|leaving| leaving.take());
+    response.map(|body| Busy::new(body, connection_slot, undo))
+}
+
 /// Serves a connection; `opened` is kept as long as it is there.
 fn connection<S>(
     stream: S,
@@ -622,7 +645,6 @@ fn connection<S>(
     // Nobody else has set it.
     let _new = connection_slot.client.set(Arc::clone(&client));
     let limits = &settings.limits;
-    let header_bytes_max = limits.header_bytes_max;
     let site = Arc::clone(site);
     let notified = Arc::clone(&site);
     let first = move |byte| notified.note_first(byte);
@@ -656,23 +678,10 @@ fn connection<S>(
                 asking.is_busy();
                 client.asks(request.method(), request.uri().path());
                 request.extensions_mut().insert(Arc::clone(&client));
-                let connection_slot = Arc::clone(&asking);
                 // For a stream, which gives its place away.
                 request.extensions_mut().insert(Arc::clone(&asking));
-                let always = serve.tells_health(request.uri().path());
-                let timeout = serve.settings().limits.timeout;
-                async move {
-                    let mut response = match wrong_head(&request, header_bytes_max) {
-                        None if always || connection_slot.takes_place(timeout).await => {
-                            serve.answer(peer, request).await
-                        }
-                        wrong => turn_away(&*serve, wrong.unwrap_or_else(full), request),
-                    };
-                    let leaving = response.extensions_mut().remove::<Leaving>();
-                    let undo = leaving.and_then(|leaving| leaving.take());
-                    let response = response.map(|body| Busy::new(body, connection_slot, undo));
-                    Ok::<_, std::convert::Infallible>(response)
-                }
+                let reply = reply(serve, peer, request, Arc::clone(&asking));
+                async move { Ok::<_, std::convert::Infallible>(reply.await) }
             }),
         );
     let connection = watcher.watch(connection);

@@ -12,10 +12,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 
 use crate::locks::locked;
-
-/// Threads that wait for the shards and the disk, of each thread that serves;
-/// further requests wait for one. Uploads hold one each, so there are more of these than of those.
-const WORKERS_MAX: usize = 64;
+use crate::workers;
 
 /// How long a thread in the middle of something is waited for in the end.
 pub(crate) const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -75,8 +72,6 @@ impl Threads {
     fn runtime(&self) -> io::Result<Runtime> {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(WORKERS_MAX)
-            .thread_name(format!("{}-work", self.name))
             .build()
     }
 
@@ -165,6 +160,7 @@ impl Other {
                 // Told by being dropped.
                 let _over = runtime.block_on(over);
                 runtime.shutdown_timeout(LAST_WAIT);
+                workers::end(LAST_WAIT);
             }
         }));
         match thread {

@@ -408,6 +408,7 @@ pub(crate) fn part(status: u16, seq: Option<&str>, payload: Bytes) -> Part {
 /// Names of a group's stream and its subjects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
+    pub group: u16,
     pub stream: String,
     /// The stream appends the messages published there.
     pub log: String,
@@ -423,6 +424,7 @@ impl Names {
     /// The names for one group of a cluster. They must not change: data is stored under them.
     pub fn of(cluster: &str, group: u16) -> Self {
         Self {
+            group,
             stream: format!("Q_{cluster}_{group}"),
             log: format!("quintet.{cluster}.log.{group}"),
             tail: format!("quintet.{cluster}.tail.{group}"),

@@ -343,6 +343,21 @@ impl SurveyState {
         Ok(behind)
     }
 
+    /// The range that is lost behind `end`: the rest of the `last` segment, or files behind it if
+    /// they are `gone`.
+    fn lost_end(&self, last: SegmentNumber, gone: bool, end: Position) -> LostRange {
+        let (file, offset, why) = match (&self.last, gone) {
+            (Some((file, offset, stop)), false) => (file.clone(), *offset, stop.why),
+            _ => {
+                let next = SegmentNumber(last.0 + 1);
+                (segment_name(next), 0, "the file is missing")
+            }
+        };
+        let synced = self.synced;
+        let why = format!("{why}, and the log was durable up to position {synced}");
+        LostRange::new(&file, (offset, synced.0 - end.0), why)
+    }
+
     fn conclude(
         self,
         segments: Vec<Surveyed>,
@@ -398,16 +413,7 @@ impl SurveyState {
         if let (Some(last), true) = (last, end < self.synced && !cut && tail.is_none()) {
             // What was durable ends before it should, and nothing follows.
             let gone = before.newest > last.number;
-            let (file, offset, why) = match (&self.last, gone) {
-                (Some((file, offset, stop)), false) => (file.clone(), *offset, stop.why),
-                _ => {
-                    let next = SegmentNumber(last.number.0 + 1);
-                    (segment_name(next), 0, "the file is missing")
-                }
-            };
-            let synced = self.synced;
-            let why = format!("{why}, and the log was durable up to position {synced}");
-            damage.push(LostRange::new(&file, (offset, synced.0 - end.0), why));
+            damage.push(self.lost_end(last.number, gone, end));
         } else if let (None, Some((file, offset, stop))) = (&tail, self.last)
             && stop.looks_like_frame
         {
@@ -417,17 +423,8 @@ impl SurveyState {
         if !segments.is_empty() {
             tail = tail.or(stray);
         }
-        let runs = segments.iter().flat_map(|segment| &segment.runs);
-        let runs = runs
-            .filter(|run| run.from >= end)
-            .map(|run| run.to.0 - run.from.0);
-        let holes = segments.iter().flat_map(|segment| &segment.holes);
-        let holes = holes
-            .filter(|hole| hole.from >= end)
-            .map(|hole| hole.recognised);
-        let bytes = runs.sum::<u64>() + holes.sum::<u64>();
         if let Some(tail) = &mut tail {
-            tail.bytes = bytes;
+            tail.bytes = bytes_behind(&segments, end);
             report(Finding::Tail(tail));
         }
         for range in &damage {
@@ -443,6 +440,19 @@ impl SurveyState {
             newest,
         }
     }
+}
+
+/// Bytes of frames that were recognised behind `end`.
+fn bytes_behind(segments: &[Surveyed], end: Position) -> u64 {
+    let runs = segments.iter().flat_map(|segment| &segment.runs);
+    let runs = runs
+        .filter(|run| run.from >= end)
+        .map(|run| run.to.0 - run.from.0);
+    let holes = segments.iter().flat_map(|segment| &segment.holes);
+    let holes = holes
+        .filter(|hole| hole.from >= end)
+        .map(|hole| hole.recognised);
+    runs.sum::<u64>() + holes.sum::<u64>()
 }
 
 /// Totals of a log.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
 use quintet_host::{Core, Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
-use quintet_nodes::GROUP;
 use quintet_nodes::mirror::Mirrors;
 use quintet_process::Order;
 use quintet_proxy::{Hint, Owners, watch};
@@ -19,6 +18,8 @@ use super::{Serving, say, step_down};
 
 /// Reports of the member to the rest of the process.
 pub(super) struct MemberSignals {
+    /// The number of the group whose log the member follows.
+    pub(super) group: u16,
     /// How the main thread is woken.
     pub(super) orders: Sender<Order>,
     pub(super) happened: Mutex<Happened>,
@@ -53,7 +54,7 @@ impl MemberSignals {
     /// These shards decide, and the server's threads accept.
     pub(super) fn serves(&self, core: &Arc<Core>) {
         if self.core.set(Arc::downgrade(core)).is_err() {
-            tracing::error!("this node already serves");
+            tracing::error!(group = self.group, "this node already serves");
         }
         self.owners.send_modify(|owners| {
             if let Owners::Other(hint) = std::mem::take(owners) {
@@ -112,7 +113,8 @@ impl Duty for Work {
 
     fn begin(&mut self) -> Result<Replay, String> {
         if std::mem::replace(&mut self.began, true) {
-            tracing::warn!("the log is read again from its first entry");
+            let group = self.signals.group;
+            tracing::warn!(group, "the log is read again from its first entry");
         }
         self.stands_by = false;
         Replay::new(self.shards, &self.settings).map_err(|error| format!("{error:#}"))
@@ -127,7 +129,7 @@ impl Duty for Work {
                 let segment = frame.segment.0;
                 let why =
                     format!("the counts in the snapshot of segment {segment} are wrong: {why}");
-                tracing::warn!("{why}");
+                tracing::warn!(group = self.signals.group, "{why}");
                 return Err(why);
             }
         }
@@ -148,7 +150,8 @@ impl Duty for Work {
 
     fn own(&mut self, owned: Owned<Replay>) {
         if self.signals.acks.set(owned.log.acks()).is_err() {
-            tracing::error!("this process has owned the queues before");
+            let group = self.signals.group;
+            tracing::error!(group, "this process has owned the queues before");
         }
         locked(&self.signals.happened).owned = Some(owned);
         self.signals.check();
@@ -161,7 +164,7 @@ impl Duty for Work {
     }
 
     fn step_down(&mut self, why: LogError) {
-        step_down(&why);
+        step_down(self.signals.group, &why);
     }
 
     fn failed(&mut self, why: LogError) {
@@ -173,7 +176,8 @@ impl Duty for Work {
         let (role, epoch) = (status.role.name(), status.epoch);
         let owner = status.owner.as_ref();
         let name = owner.map_or("nobody", |claim| &claim.node);
-        tracing::info!(group = GROUP, "{role}, epoch {epoch}, owned by {name}");
+        let group = self.signals.group;
+        tracing::info!(group, "{role}, epoch {epoch}, owned by {name}");
         let next = owner.map_or(Owners::Nobody, |claim| self.hint(status, claim));
         self.signals.owners.send_if_modified(|owners| {
             // While the log is read, others have named a later owner already.

@@ -8,7 +8,6 @@ use anyhow::{Result, bail};
 use quintet_cluster::ClusterId;
 use quintet_host::{Core, Handoff, locked};
 use quintet_log::LogError;
-use quintet_nodes::GROUP;
 use quintet_process::{End, again};
 use quintet_proxy::Hint;
 
@@ -38,9 +37,9 @@ pub trait Threads {
 
 /// If this process has to stop, it does so now that another node owns the log: it would not
 /// begin again to follow.
-pub(super) fn end_if_stopping(why: &LogError) {
+pub(super) fn end_if_stopping(group: u16, why: &LogError) {
     if STOPPING.load(Ordering::SeqCst) {
-        tracing::warn!("another node owns the queues already: {why}");
+        tracing::warn!(group, "another node owns the queues already: {why}");
         again::end_children();
         std::process::exit(0);
     }
@@ -97,18 +96,18 @@ impl Node {
         }
         threads.end_io(began + OWED);
         let outcome = core.handoff(&successor, self.handover_wait);
-        let took = began.elapsed().as_millis();
+        let (took, group) = (began.elapsed().as_millis(), core.group());
         let to = match successor.as_str() {
             "" => "any standby",
             successor => successor,
         };
         match outcome {
             Handoff::Stands => {
-                tracing::info!(group = GROUP, "handed over to {to} after {took} ms");
+                tracing::info!(group, "handed over to {to} after {took} ms");
             }
             Handoff::Unknown | Handoff::Unsaid => {
                 tracing::error!(
-                    group = GROUP,
+                    group,
                     "could not write the handoff within {took} ms: another node takes over after \
                      the usual time without heartbeats"
                 );
@@ -133,6 +132,7 @@ impl Node {
         }
         if let Err(error) = core.end_in_order() {
             tracing::warn!(
+                group,
                 "cannot complete the mirror of the log, so no server can open it alone: {error}"
             );
         }

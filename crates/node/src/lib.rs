@@ -29,10 +29,10 @@ use quintet_cluster::{
 };
 use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
-use quintet_jetstream::{Error, JetStream, Names};
+use quintet_jetstream::{Error, JetStream};
 use quintet_log::{LogError, Options, Storage};
 use quintet_nodes::registry::{self, JoinError};
-use quintet_nodes::{ClusterReport, Files, GROUP, checks, mirror, report_shards};
+use quintet_nodes::{ClusterReport, Files, checks, mirror, report_shards};
 use quintet_process::{Order, again};
 use quintet_proxy::{Intake, Owners, watch};
 
@@ -113,7 +113,7 @@ impl Ownership {
         match opened {
             Ok(opened) => Ok((opened, self.node)),
             Err(error) => match error.downcast_ref::<LogError>() {
-                Some(lost) if is_lost(lost) => step_down(lost),
+                Some(lost) if is_lost(lost) => step_down(self.node.group(), lost),
                 _ => Err(error),
             },
         }
@@ -121,6 +121,16 @@ impl Ownership {
 }
 
 impl Node {
+    /// The number of the group whose log it follows.
+    fn group(&self) -> u16 {
+        self.signals.group
+    }
+
+    /// The owner of the shards that decide on this node.
+    pub fn owner(&self) -> Box<dyn Owner> {
+        Box::new(StepsDown(self.group()))
+    }
+
     /// A sentence with node, role and epoch: `n1 is owner in epoch 3`.
     pub fn role(&self) -> String {
         let status = self.member.status();
@@ -176,6 +186,7 @@ impl Node {
         self.drained_nodes.store(nodes, Ordering::Relaxed);
         if self.drained.swap(drained, Ordering::Relaxed) != drained {
             tracing::info!(
+                group = self.group(),
                 "this node is {}",
                 if drained { "drained" } else { "undrained" }
             );
@@ -199,15 +210,20 @@ impl Node {
     }
 }
 
-/// A node's log failed: it is another's now, or the disk or the stream is not what it was.
-pub struct StepsDown;
+/// The log of the group with this number failed: it is another node's now, or the disk or the
+/// stream is not what it was.
+struct StepsDown(u16);
 
 impl Owner for StepsDown {
+    fn group(&self) -> u16 {
+        self.0
+    }
+
     fn log_failed(&self, error: &LogError) {
         if is_lost(error) {
-            step_down(error);
+            step_down(self.0, error);
         }
-        tracing::error!("stopping: {error}");
+        tracing::error!(group = self.0, "stopping: {error}");
         eprintln!("quintet: stopping: cannot write the log: {error}");
         std::process::exit(1);
     }
@@ -219,12 +235,12 @@ fn is_lost(error: &LogError) -> bool {
 }
 
 /// Nothing more is answered; the process begins again, and follows.
-fn step_down(why: &LogError) -> ! {
-    leave::end_if_stopping(why);
+fn step_down(group: u16, why: &LogError) -> ! {
+    leave::end_if_stopping(group, why);
     static SAID: Once = Once::new();
     // Several threads find out at once.
     SAID.call_once(|| {
-        tracing::warn!(group = GROUP, "this node no longer owns the queues: {why}");
+        tracing::warn!(group, "this node no longer owns the queues: {why}");
         say("quintet deposed");
     });
     again::begin()
@@ -280,7 +296,7 @@ pub fn follow(
         proxy.begin(listeners, settings(word.cluster), known.clone(), limits)?;
     }
     let servers = checks::servers(cluster)?;
-    let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, GROUP));
+    let (world, names) = (Arc::new(World::new()), checks::names(cluster));
     let Some(stream) = until(inbox, || Ok(JetStream::connect(&servers, names.clone())?))? else {
         return Ok(None);
     };
@@ -321,6 +337,7 @@ pub fn follow(
     };
     let runs = Runs::open(&config.data, Arc::new(objects))?;
     let signals = Arc::new(MemberSignals {
+        group: stream.names().group,
         orders: orders.clone(),
         happened: Default::default(),
         core: OnceLock::new(),

@@ -43,11 +43,12 @@ impl Teller {
                 Ok(Reply::Done)
             }
             [HAND_OVER, to] => self.hand_over(to),
-            [MOVE, "0", to] => self.move_to(to),
-            [MOVE, group, _] => Err((
-                Fault::Order,
-                format!("there is no group {group}: a cluster has one group, 0"),
-            )),
+            [MOVE, group, to] if group == self.node.group().to_string() => self.move_to(to),
+            [MOVE, group, _] => {
+                let only = self.node.group();
+                let why = format!("there is no group {group}: a cluster has one group, {only}");
+                Err((Fault::Order, why))
+            }
             [DRAIN] => self.drain(&own),
             [DRAIN, node] => self.drain(node),
             [UNDRAIN] => self.undrain(&own),

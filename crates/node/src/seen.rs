@@ -6,12 +6,12 @@ use quintet_types::Operation::{self, DrainNode, MoveGroup, UndrainNode};
 
 use super::Node;
 
-/// The orders about a node: the words for it before its name, and the words behind its name where
-/// nothing had to move.
-const ORDERS: [(Operation, &[&str], &str); 3] = [
-    (MoveGroup, &[MOVE, "0"], "owns the queues already."),
-    (DrainNode, &[DRAIN], "is drained."),
-    (UndrainNode, &[UNDRAIN], "can own the queues again."),
+/// The orders about a node: the word for it, and the words behind the node's name where nothing had
+/// to move.
+const ORDERS: [(Operation, &str, &str); 3] = [
+    (MoveGroup, MOVE, "owns the queues already."),
+    (DrainNode, DRAIN, "is drained."),
+    (UndrainNode, UNDRAIN, "can own the queues again."),
 ];
 
 impl Node {
@@ -26,10 +26,13 @@ impl Node {
     /// Why it was not done.
     pub fn order(&self, operation: Operation, node: &str) -> Result<String, String> {
         let order = ORDERS.into_iter().find(|(one, ..)| *one == operation);
-        let (_, words, done) = order.ok_or("this is not an order to a node")?;
+        let (_, verb, done) = order.ok_or("this is not an order to a node")?;
         let teller = self.teller.get().and_then(std::sync::Weak::upgrade);
         let teller = teller.ok_or("the server is stopping")?;
-        let text = teller.obey(&[words, &[node]].concat());
+        let group = self.group().to_string();
+        let group = (operation == MoveGroup).then_some(group.as_str());
+        let words: Vec<&str> = [verb].into_iter().chain(group).chain([node]).collect();
+        let text = teller.obey(&words);
         match serde_json::from_str(&text) {
             Ok(Reply::Done | Reply::Told { .. }) => Ok(format!("{node} {done}")),
             Ok(Reply::Moving { from, to, .. }) => Ok(format!("{from} hands over to {}.", to.node)),

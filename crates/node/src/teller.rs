@@ -8,8 +8,8 @@ use quintet_cluster::{Acks, ClusterId, Ends, EntryLookup, Role, Seq, Stream as _
 use quintet_config::Cluster;
 use quintet_jetstream::{Info, JetStream};
 use quintet_nodes::{
-    ClusterReport, GROUP, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport,
-    registry, stores, together,
+    ClusterReport, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport, registry,
+    stores, together,
 };
 use quintet_proxy::line::Question;
 use quintet_proxy::{Hint, Settings, ask_node};
@@ -53,6 +53,7 @@ impl Teller {
         NodeReport {
             node: self.cluster.node(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            group: self.node.group(),
             role: status.role.name().to_owned(),
             since_ms: ms(now.saturating_sub(status.since)),
             epoch: status.epoch.0,
@@ -153,7 +154,7 @@ impl Teller {
         let silent = match self.stream.info() {
             Ok(Some(info)) => {
                 return GroupReport {
-                    group: GROUP,
+                    group: self.node.group(),
                     stream: Some(self.stream_report(&info)),
                     ..GroupReport::default()
                 };
@@ -164,7 +165,7 @@ impl Teller {
             Err(error) => error.to_string(),
         };
         GroupReport {
-            group: GROUP,
+            group: self.node.group(),
             silent: Some(silent),
             ..GroupReport::default()
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use quintet_config::{Cluster, Config, SyncPolicy};
-use quintet_jetstream::{Info, JetStream, Servers};
+use quintet_jetstream::{Info, JetStream, Names, Servers};
 
 /// The longest message servers must take: an entry, with its head and some room.
 const PAYLOAD_MIN: usize = 512 << 10;
@@ -54,6 +54,11 @@ fn report(what: &str, faults: &[String]) -> Result<()> {
         return Ok(());
     }
     bail!("{what}:\n  {}", faults.join("\n  "))
+}
+
+/// The names of a cluster's only group, 0: where its log and runs are.
+pub fn names(cluster: &Cluster) -> Names {
+    Names::of(&cluster.name, 0)
 }
 
 /// How the servers are reached.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use quintet_cluster::{Fences, Limits, StreamLog, StreamStore, Threads, Writer};
 use quintet_config::Config;
-use quintet_jetstream::{JetStream, Names, Objects};
+use quintet_jetstream::{JetStream, Objects};
 use quintet_log::{
     Disk, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log as _, Options, ReplayFrame, Stamp,
     Storage as _,
@@ -159,7 +159,7 @@ fn begin(config: &Config, how: Fill) -> Result<(JetStream, registry::Begun)> {
     if !faults.is_empty() {
         bail!("[cluster] cannot be used:\n  {}", faults.join("\n  "));
     }
-    let stream = JetStream::connect(&checks::servers(cluster)?, Names::of(&cluster.name, 0))?;
+    let stream = JetStream::connect(&checks::servers(cluster)?, checks::names(cluster))?;
     checks::of_servers(&stream, cluster)?;
     // The standard library's hash keys are random.
     let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);

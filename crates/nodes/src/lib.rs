@@ -26,7 +26,5 @@ pub use report::{
 pub use source::{LogContents, RUNS, Source, report_shards};
 pub use together::together;
 
-/// The only group of a cluster: its shards, log and runs.
-pub const GROUP: u16 = 0;
 /// Where a node answers tools on its own machine, in its data directory.
 pub const NODE_SOCKET: &str = "node.sock";

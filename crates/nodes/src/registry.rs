@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use quintet_cluster::{ClusterId, Seq, Writer};
 use quintet_config::Cluster;
 use quintet_host::wall_ms;
-use quintet_jetstream::{Bucket, Error, Info, JetStream};
+use quintet_jetstream::{Bucket, Error, Info, JetStream, Names};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +84,11 @@ impl Group {
 
 fn log_id(writer: Writer) -> String {
     format!("{:016x}", writer.0)
+}
+
+/// The key of the group whose log `names` are of.
+fn key_of(names: &Names) -> String {
+    format!("group.{}", names.group)
 }
 
 /// A node.
@@ -180,7 +185,7 @@ type Reason = String;
 /// Why this node is not part of the cluster, or a log is not filled.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// What does not fit, in words for the operator.
+    /// A setting or a stream that does not fit, in words for the operator.
     #[error("{0}")]
     Unfit(Reason),
     /// Another process of this node's name may live still.
@@ -215,7 +220,7 @@ fn read<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, Reason> {
         .map_err(|error| format!("{key} in the cluster's registry cannot be read: {error}"))
 }
 
-/// What lies under `key`, and its revision.
+/// The value of `key`, and its revision.
 fn get<T: DeserializeOwned>(bucket: &Bucket<'_>, key: &str) -> Result<Option<(u64, T)>, JoinError> {
     let Some(there) = bucket.get(key)? else {
         return Ok(None);
@@ -223,7 +228,7 @@ fn get<T: DeserializeOwned>(bucket: &Bucket<'_>, key: &str) -> Result<Option<(u6
     Ok(Some((there.revision, read(key, &there.bytes)?)))
 }
 
-/// The same, where what cannot be read is nothing.
+/// The same without the revision; a value that cannot be read is none.
 fn get_readable<T: DeserializeOwned>(bucket: &Bucket<'_>, key: &str) -> Result<Option<T>, Error> {
     let there = bucket.get(key)?;
     Ok(there.and_then(|there| read(key, &there.bytes).ok()))
@@ -345,9 +350,10 @@ pub fn begin_fill(
             live.join(", ")
         )));
     }
-    let registered = bucket.get("group.0")?;
+    let key = key_of(stream.names());
+    let registered = bucket.get(&key)?;
     let revision = registered.as_ref().map_or(0, |there| there.revision);
-    let group = registered.and_then(|there| read::<Group>("group.0", &there.bytes).ok());
+    let group = registered.and_then(|there| read::<Group>(&key, &there.bytes).ok());
     let there = stream.info()?;
     // Also one that a node registered, and never made.
     let unfinished =
@@ -380,7 +386,7 @@ pub fn begin_fill(
         ..Group::default()
     };
     // First, so that no node makes or uses a stream meanwhile.
-    if !bucket.put_behind("group.0", revision, json(&filling).into())? {
+    if !bucket.put_behind(&key, revision, json(&filling).into())? {
         let why = "another process is creating this cluster's log";
         return Err(JoinError::Unfit(why.to_owned()));
     }
@@ -409,7 +415,7 @@ pub fn end_fill(stream: &JetStream, cluster: &Cluster, begun: &Begun) -> Result<
         created: begun.created.clone(),
         ..Group::default()
     };
-    open(stream, cluster)?.put("group.0", json(&group).into())
+    open(stream, cluster)?.put(&key_of(stream.names()), json(&group).into())
 }
 
 /// Sees to it that the group's stream is there, and is the one.
@@ -419,8 +425,8 @@ fn log_of(
     bucket: &Bucket<'_>,
     writer: Writer,
 ) -> Result<(), JoinError> {
-    let name = &stream.names().stream;
-    if bucket.get("group.0")?.is_none() {
+    let (name, key) = (&stream.names().stream, key_of(stream.names()));
+    if bucket.get(&key)?.is_none() {
         let group = match stream.info()? {
             Some(info) if info.ends().last > Seq(0) => {
                 return Err(JoinError::Unfit(format!(
@@ -439,9 +445,9 @@ fn log_of(
                 ..Group::default()
             },
         };
-        bucket.put_behind("group.0", 0, json(&group).into())?;
+        bucket.put_behind(&key, 0, json(&group).into())?;
     }
-    let (revision, mut group) = get::<Group>(bucket, "group.0")?.ok_or(Error::Silent)?;
+    let (revision, mut group) = get::<Group>(bucket, &key)?.ok_or(Error::Silent)?;
     if group.filling {
         return Err(JoinError::Unfit(format!(
             "`quintet cluster adopt` or `reseed` fills the stream {name}, or was interrupted: \
@@ -472,7 +478,7 @@ fn log_of(
     if group.making {
         (group.making, group.created) = (false, info.created);
         // False: another node was faster.
-        bucket.put_behind("group.0", revision, json(&group).into())?;
+        bucket.put_behind(&key, revision, json(&group).into())?;
     }
     Ok(())
 }
@@ -655,6 +661,12 @@ mod tests {
         assert!(is(&without, &info(None, "monday", 0)));
         assert!(is(&without, &info(None, "tuesday", 9)));
         assert!(!is(&without, &info(None, "tuesday", 0)));
+    }
+
+    #[test]
+    fn the_log_of_a_group_is_under_its_number() {
+        assert_eq!(key_of(&Names::of("a", 0)), "group.0");
+        assert_eq!(key_of(&Names::of("a", 7)), "group.7");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub const STALE_MS: u64 = 10_000;
 pub struct NodeReport {
     pub node: String,
     pub version: String,
+    /// The group that all below is about.
+    pub group: u16,
     /// `reading`, `standby`, `claiming`, `owner`, `deposed`, `stopped`.
     pub role: String,
     pub since_ms: u64,
@@ -406,33 +408,7 @@ impl GroupReport {
                 ));
             }
         }
-        if stream.leader.is_none() {
-            verdict.fault(format!("{} has no leader now", stream.name));
-        }
-        if stream.replicas_wanted < 3 {
-            verdict.fault(format!(
-                "{} is on {} NATS servers: three are needed to survive the loss of one",
-                stream.name, stream.replicas_wanted
-            ));
-        }
-        // With the leader's. What was removed from the peers is in no list.
-        let copies = 1 + stream.replicas.len() as u64;
-        if copies < stream.replicas_wanted {
-            verdict.fault(format!(
-                "{} has {copies} of {} copies: start a nats-server in place of the one that was \
-                 removed from the peers",
-                stream.name, stream.replicas_wanted
-            ));
-        }
-        for replica in &stream.replicas {
-            if replica.offline || !replica.current {
-                let how = if replica.offline { "offline" } else { "behind" };
-                verdict.fault(format!(
-                    "{} of {} is {how}, {} entries",
-                    replica.server, stream.name, replica.lag
-                ));
-            }
-        }
+        stream.judge_replicas(verdict);
     }
 
     fn text(&self) -> String {
@@ -456,6 +432,38 @@ impl GroupReport {
                 false => replicas.join(", "),
             }
         )
+    }
+}
+
+impl StreamReport {
+    /// Says whether it has a leader, and as many servers with all of it as it should.
+    fn judge_replicas(&self, verdict: &mut Verdict) {
+        let (name, wanted) = (&self.name, self.replicas_wanted);
+        if self.leader.is_none() {
+            verdict.fault(format!("{name} has no leader now"));
+        }
+        if wanted < 3 {
+            verdict.fault(format!(
+                "{name} is on {wanted} NATS servers: three are needed to survive the loss of one"
+            ));
+        }
+        // With the leader's. What was removed from the peers is in no list.
+        let copies = 1 + self.replicas.len() as u64;
+        if copies < wanted {
+            verdict.fault(format!(
+                "{name} has {copies} of {wanted} copies: start a nats-server in place of the one \
+                 that was removed from the peers"
+            ));
+        }
+        for replica in &self.replicas {
+            if replica.offline || !replica.current {
+                let how = if replica.offline { "offline" } else { "behind" };
+                verdict.fault(format!(
+                    "{} of {name} is {how}, {} entries",
+                    replica.server, replica.lag
+                ));
+            }
+        }
     }
 }
 
@@ -576,6 +584,18 @@ mod tests {
             serde_json::from_str::<ClusterReport>(&json).expect("read"),
             well()
         );
+    }
+
+    #[test]
+    fn the_number_of_the_group_is_reported_and_an_older_node_has_group_0() {
+        let mut report = well();
+        report.groups[0].group = 7;
+        assert!(report.text().contains("\ngroup 7: Q_quintet_0, entries"));
+        let json = r#"{"node":"a","role":"owner"}"#;
+        let older: NodeReport = serde_json::from_str(json).expect("a report");
+        assert_eq!(older.group, 0);
+        let newer = serde_json::to_value(NodeReport { group: 7, ..older }).expect("JSON");
+        assert_eq!(newer["group"], 7);
     }
 
     #[test]

@@ -145,6 +145,9 @@ fn of(counter: &AtomicU64) -> u64 {
 metrics! {
     Gauge "build_info" ("build_info_{}") "Always 1; the label has the version of the server."
         =; ["version"] |_r| vec![(vec![Cow::Borrowed(env!("CARGO_PKG_VERSION"))], 1.0)];
+    Gauge "group_info" ("group_info_{}")
+        "Always 1; the label has the number of the server's group of shards."
+        =; ["group"] |r| vec![(vec![Cow::Owned(r.core.group().to_string())], 1.0)];
     Gauge "uptime_seconds" ("uptime_s") "Time since the server was ready." = |r| r.uptime.as_secs();
     Gauge "process_id" ("pid") "Process id." = |_r| u64::from(std::process::id());
     Counter "cpu_user_seconds_total" ("cpu_user_us") "Processor time in user mode."

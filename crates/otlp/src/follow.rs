@@ -204,7 +204,7 @@ impl Follower {
 }
 
 impl Followed {
-    /// What ends when it is taken, goes back or is gone.
+    /// The kind of span that ends when the message is taken, goes back or is gone.
     fn kind(&self) -> Kind {
         match self.held {
             true => Kind::Run,

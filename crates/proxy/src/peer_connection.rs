@@ -9,17 +9,20 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::Owners;
 use crate::counts::count;
 use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel, Wrong};
 use crate::shared::{Client, Intake, Shared, Stream};
-use crate::socket::{Plain, set_up_peer_socket};
+use crate::socket::{Plain, in_thread, set_up_peer_socket};
 
 /// A peer connection states its purpose in this time, its handshake included.
 pub(crate) const SAY: Duration = Duration::from_secs(2);
+
+/// Questions that are answered at a time.
+static QUESTIONS: Semaphore = Semaphore::const_new(8);
 
 /// Sees to one connection of another node, or of a tool. `place` is among those that have not said
 /// what they are for.
@@ -160,11 +163,11 @@ async fn write_line<S: AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     let node = Arc::clone(&shared.node);
     // The node may ask others first.
-    let answered = tokio::task::spawn_blocking(move || match question {
+    let answered = in_thread(&QUESTIONS, move || match question {
         Question::Status => node.status(),
         Question::Order(words) => node.order(&words),
     });
-    let mut answered = answered.await.map_err(io::Error::other)?;
+    let mut answered = answered.await?;
     answered.push('\n');
     stream.write_all(answered.as_bytes()).await?;
     stream.shutdown().await

@@ -65,8 +65,6 @@ impl Proxy {
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(8)
-            .thread_name("proxy-work")
             .build()?;
         let connections = Arc::new(Semaphore::new(
             settings.connections_max.min(Semaphore::MAX_PERMITS),

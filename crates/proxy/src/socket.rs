@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::either::Either;
 
 use crate::shared::Stream;
@@ -39,6 +40,25 @@ pub(crate) fn plain(stream: Stream) -> io::Result<(Plain, Option<SocketAddr>)> {
             Ok((Plain::Right(UnixStream::from_std(stream)?), None))
         }
     }
+}
+
+/// Runs work that waits, in a thread of its own: those of a runtime would end the process where the
+/// system has none to give. There are as many at a time as `turns` has permits.
+///
+/// # Errors
+/// The system has no thread to give.
+pub(crate) async fn in_thread<T: Send + 'static>(
+    turns: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let turn = turns.acquire().await.map_err(io::Error::other)?;
+    let (sender, done) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("proxy-work".to_owned());
+    thread.spawn(move || {
+        let _turn = turn;
+        drop(sender.send(work()));
+    })?;
+    done.await.map_err(io::Error::other)
 }
 
 /// Waits until its client says something, or goes.
@@ -89,4 +109,28 @@ pub(crate) fn set_up_peer_socket(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_TRIES)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_whose_caller_is_gone_keeps_its_turn_until_it_is_done() {
+        static TURNS: Semaphore = Semaphore::const_new(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let (go_on, held) = std::sync::mpsc::channel::<()>();
+        runtime.expect("a runtime").block_on(async {
+            let first = in_thread(&TURNS, move || held.recv().is_ok());
+            tokio::select! {
+                biased;
+                done = first => panic!("it waits: {done:?}"),
+                () = std::future::ready(()) => {}
+            }
+            assert_eq!(TURNS.available_permits(), 0);
+            drop(go_on);
+            let next = in_thread(&TURNS, || 7).await;
+            assert_eq!(next.expect("a thread"), 7);
+        });
+    }
 }

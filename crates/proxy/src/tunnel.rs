@@ -1,12 +1,13 @@
 //! The clients' end: a connection waits for an owner, then its bytes flow, both ways, untouched.
 
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
@@ -16,7 +17,7 @@ use crate::counts::{CountGuard, count};
 use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel};
 use crate::peer_connection::{SAY, line_and_more, line_of};
 use crate::shared::{Settings, Shared};
-use crate::socket::set_up_peer_socket;
+use crate::socket::{in_thread, set_up_peer_socket};
 use crate::tls;
 
 /// A node that is there takes a connection much sooner.
@@ -34,6 +35,9 @@ const TOLD_MAX: usize = 64 << 10;
 /// Bytes a client still sends when its connection ends are read for so long: closing a socket with
 /// unread bytes resets it, and the client might never see the last reply.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// Names that are looked up at a time.
+static LOOKUPS: Semaphore = Semaphore::const_new(8);
 
 /// A peer connection to an owner: as it is, or encrypted.
 type PeerConnection = Either<TcpStream, Box<TlsStream<TcpStream>>>;
@@ -147,7 +151,18 @@ async fn ask(
 }
 
 async fn connect(settings: &Settings, address: &str) -> io::Result<PeerConnection> {
-    let stream = timeout(CONNECT, TcpStream::connect(address)).await??;
+    let stream = timeout(CONNECT, async {
+        let addresses = match address.parse::<SocketAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => {
+                let name = address.to_owned();
+                let look_up = move || name.to_socket_addrs().map(Vec::from_iter);
+                in_thread(&LOOKUPS, look_up).await??
+            }
+        };
+        TcpStream::connect(&addresses[..]).await
+    });
+    let stream = stream.await??;
     set_up_peer_socket(&stream)?;
     let Some(tls) = &settings.tls else {
         return Ok(PeerConnection::Left(stream));

@@ -11,7 +11,7 @@ use quintet_types::{By, Command, Edit, Ended, How, Message, Outcome, Peek, When}
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::Value;
 
-use crate::child::{Child, Start};
+use crate::child::{self, Child, Start};
 use crate::config::QueueConfig;
 use crate::guest::Guest;
 use crate::ids::short_id;
@@ -213,25 +213,30 @@ impl ScriptRun {
             None
         };
         let ended = child.attend(hear, || self.cancelled())?;
+        Ok(self.over(ended, &report, count))
+    }
+
+    /// How the run is over after its script has ended, in its `count`th run.
+    fn over(&self, ended: child::Ended, report: &ScriptReport, count: u32) -> Over {
         if ended.stopped && (ended.exit != Exit::Code(0) || !report.has_mark()) {
-            return Ok(Over::Interrupted);
+            return Over::Interrupted;
         }
         if ended.late {
-            let seconds = limits.run_time.as_secs_f64();
+            let seconds = self.rq.options.limits.run_time.as_secs_f64();
             let status = format!("TIME LIMIT OF {seconds} s PASSED - MOVING TO ERR");
-            return Ok(Over::Decided(Verdict::Err(status)));
+            return Over::Decided(Verdict::Err(status));
         }
         let rules = Rules {
             count,
             max_count: record::max_count(&self.message),
             strict: self.config.strict_exit,
         };
-        let verdict = decide(&report, ended.exit, rules);
+        let verdict = decide(report, ended.exit, rules);
         let done = matches!(verdict, Verdict::Done(_) | Verdict::Relayed(_));
-        Ok(match ended.cancelled && !done {
+        match ended.cancelled && !done {
             true => Over::Cancelled,
             false => Over::Decided(verdict),
-        })
+        }
     }
 
     /// The time that the script has left; `None`: its message is not cancelled, as far as it is

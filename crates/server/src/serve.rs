@@ -24,7 +24,7 @@ use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_
 use quintet_types::Operation;
 use quintet_web::Site;
 
-use crate::cluster::{self, Ownership, StepsDown, Threads};
+use crate::cluster::{self, Node, Ownership, Threads};
 use crate::listeners::{Opened, open_listeners};
 use crate::running::task_of;
 use crate::scripts::Scripts;
@@ -174,7 +174,21 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     notify::ready();
 
     let end = obey(&mut threads, &inbox, &level, &mut scripts);
+    stop(threads, control, scripts, traced, end)
+}
 
+/// Ends all that serves, as `end` says; what clients are owed they still get.
+///
+/// # Errors
+/// A thread has panicked, or what was decided last cannot be written.
+fn stop(
+    mut threads: Running,
+    control: Web,
+    scripts: Scripts,
+    traced: Option<Tracing>,
+    end: End,
+) -> Result<()> {
+    let server = Arc::clone(&threads.server);
     match end {
         End::Stop => notify::stopping(),
         End::HandOver => again::hand_on(),
@@ -185,7 +199,8 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     let grace = server.edge.limits.stop_wait();
     if server.node.is_none() {
         // Clients and scripts have had their time by then.
-        let scripts = Duration::from_millis(locked(config).script_grace_ms);
+        let grace_ms = locked(&server.operations.config).script_grace_ms;
+        let scripts = Duration::from_millis(grace_ms);
         stuck::watch_stop(&server.core, grace.saturating_add(scripts))?;
     }
     end_waits(&server);
@@ -202,6 +217,47 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     }
 }
 
+/// Opens the log: the data directory's, or the one that a node has claimed.
+///
+/// # Errors
+/// The log cannot be read or written.
+fn open_log(
+    config: &Config,
+    ownership: Option<Ownership>,
+) -> Result<(quintet_host::Opened, Option<Arc<Node>>, Box<dyn Owner>)> {
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let layout = Layout {
+        shards: size(config.shards),
+        segment_bytes: config.segment_bytes,
+        spares: size(config.spare_segments),
+        memory: config.memory,
+    };
+    let began = Instant::now();
+    let (opened, node) = match ownership {
+        None => {
+            let settings = config.engine_settings();
+            let opened = quintet_host::open_dir(&config.data, &layout, &settings)?;
+            (opened, None)
+        }
+        Some(ownership) => {
+            let (opened, node) = ownership.take(&layout)?;
+            (opened, Some(node))
+        }
+    };
+    let owner: Box<dyn Owner> = match &node {
+        None => Box::new(EndsWithItsLog),
+        Some(node) => node.owner(),
+    };
+    tracing::info!(
+        group = owner.group(),
+        "read {} frames, {} MiB of log in {} ms",
+        opened.recovery.frames,
+        opened.recovery.bytes >> 20,
+        began.elapsed().as_millis()
+    );
+    Ok((opened, node, owner))
+}
+
 /// Opens the data directory and puts the shared parts together.
 fn open(
     config: Config,
@@ -215,34 +271,10 @@ fn open(
     for doubt in config.together().unwrap_or_default() {
         tracing::warn!("{doubt}");
     }
-    let settings = config.engine_settings();
     // Before the log is read: a mistake in them is better told at once.
     let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())
         .map_err(|error| anyhow!("hooks: {error}"))?;
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let layout = Layout {
-        shards: size(config.shards),
-        segment_bytes: config.segment_bytes,
-        spares: size(config.spare_segments),
-        memory: config.memory,
-    };
-    let began = Instant::now();
-    let (opened, node) = match ownership {
-        None => (
-            quintet_host::open_dir(&config.data, &layout, &settings)?,
-            None,
-        ),
-        Some(ownership) => {
-            let (opened, node) = ownership.take(&layout)?;
-            (opened, Some(node))
-        }
-    };
-    tracing::info!(
-        "read {} frames, {} MiB of log in {} ms",
-        opened.recovery.frames,
-        opened.recovery.bytes >> 20,
-        began.elapsed().as_millis()
-    );
+    let (opened, node, owner) = open_log(&config, ownership)?;
     let mut polls = Vec::new();
     let mut mail = Vec::new();
     for _ in 0..config.io_threads() {
@@ -261,16 +293,7 @@ fn open(
     let events = Arc::new(EventLog::default());
     // The last one, as those before have clients.
     let posts = posts.chain([Arc::clone(&events) as Arc<dyn Post>]);
-    let core = Core::new(
-        opened,
-        config.sync,
-        posts.collect(),
-        room,
-        match node {
-            None => Box::new(EndsWithItsLog),
-            Some(_) => Box::new(StepsDown),
-        },
-    );
+    let core = Core::new(opened, config.sync, posts.collect(), room, owner);
     core.share(config.cluster.sharing());
     core.set_events_keep(config.events_keep);
     let (core, hooks) = (Arc::new(core), Arc::new(hooks));
@@ -363,7 +386,7 @@ struct EndsWithItsLog;
 
 impl Owner for EndsWithItsLog {
     fn log_failed(&self, error: &LogError) {
-        tracing::error!("stopping: {error}");
+        tracing::error!(group = self.group(), "stopping: {error}");
         eprintln!("quintet: stopping: cannot write the log: {error}");
         std::process::exit(1);
     }

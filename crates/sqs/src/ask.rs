@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quintet_client::ClientApi;
 use quintet_http::Losses;
+use quintet_http::reply::blocking;
 use quintet_types::{
     Body, BulkDone, BulkOp, Caller, Command, CommandError, Name, Outcome, QueueSetup, QueueStats,
     StatsOf, StatsReply,
@@ -127,7 +128,7 @@ impl ShardClient {
             Body::Large(large) => {
                 let (client_api, body) = (Arc::clone(&self.client_api), Body::Large(large.clone()));
                 let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
-                let read = tokio::task::spawn_blocking(move || {
+                let read = blocking(move || {
                     let mut bytes = vec![0; len];
                     client_api.read(&body, 0, &mut bytes).map(|read| {
                         bytes.truncate(read);
@@ -153,7 +154,7 @@ impl ShardClient {
             return Ok(Body::new(body.as_bytes()));
         }
         let (client_api, queue) = (Arc::clone(&self.client_api), queue.clone());
-        let stored = tokio::task::spawn_blocking(move || {
+        let stored = blocking(move || {
             let len = body.len() as u64;
             client_api.store(&queue, len, &mut body.as_bytes())
         });

@@ -1,7 +1,7 @@
 //! The protocol `sqs`: both protocols of Amazon SQS over HTTP, JSON 1.0 and
 //! Query, for SDKs that have this server as their endpoint.
 //!
-//! What comes is read into an [`Action`], checked, asked of the shards through
+//! A request is read into an [`Action`], checked, asked of the shards through
 //! the client API, and answered in the words of the protocol it came in. Sockets,
 //! TLS and limits are those of `quintet-web`. Source: the service's model of
 //! 2012-11-05, and `docs/protocols/sqs.md` for what differs on purpose.

@@ -279,13 +279,7 @@ impl Sqs {
         };
         let (name, errand) = (action.name(), errand(&action));
         let operation = action.operation();
-        let invocation = text(&parts.headers, &INVOCATION).filter(|_| errand == Errand::Put);
-        let call = invocation.map(|invocation| {
-            let who = principal.0.to_be_bytes();
-            let target = head.target.unwrap_or_default();
-            let [path, query, target] = [head.path, head.query, target].map(str::as_bytes);
-            once::call(&[invocation.as_bytes(), &who, path, query, target, &bytes])
-        });
+        let put = (errand == Errand::Put).then(|| call_of(&parts, &head, principal, &bytes));
         drop(bytes);
         let own = client.and_then(|client| client.own(|| Guest::new(&self.client_api)));
         // Kept until the request is answered, where there is no connection to keep it.
@@ -293,7 +287,7 @@ impl Sqs {
         let Some(guest) = own.or(guest.as_ref()) else {
             return refuse(unexpected());
         };
-        let context = self.context(&parts, (guest.client_id(), principal), key, call);
+        let context = self.context(&parts, (guest.client_id(), principal), key, put.flatten());
         let noted = operation.is_recorded().then(|| subject(&mut action));
         // What is read next goes where these lie, rather than into memory of its own.
         drop(parts);
@@ -725,6 +719,14 @@ fn head<'a>(method: &Method, uri: &'a Uri, headers: &'a HeaderMap) -> Head<'a> {
         content_type: text(headers, &CONTENT_TYPE).unwrap_or_default(),
         target: text(headers, &TARGET),
     }
+}
+
+/// The call that a request is part of, if its client names it: a repeat of it is the same call.
+fn call_of(parts: &Parts, head: &Head<'_>, principal: Principal, body: &[u8]) -> Option<Call> {
+    let named = text(&parts.headers, &INVOCATION)?.as_bytes();
+    let (who, target) = (principal.0.to_be_bytes(), head.target.unwrap_or_default());
+    let [path, query, target] = [head.path, head.query, target].map(str::as_bytes);
+    Some(once::call(&[named, &who, path, query, target, body]))
 }
 
 fn with_id(mut response: Response, id: &str) -> Response {

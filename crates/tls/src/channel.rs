@@ -1,6 +1,6 @@
 //! One side of a connection, without its socket: its owner lets bytes through.
 //!
-//! What a connection holds between two calls is what is not whole: the beginning of a record that
+//! Between two calls a connection holds only incomplete records: the beginning of one that
 //! came, and records that the socket did not take. Everything else is in a [`Scratch`], one for
 //! each thread. Plain text is handed on as it is decrypted, so none is left behind here.
 

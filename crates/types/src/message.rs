@@ -70,8 +70,8 @@ coded! {
 /// take removes it and as a copy (sharing the body) when it is leased or
 /// looked at.
 ///
-/// What only the engine may decide (its place in a queue, where it is kept)
-/// can be read from outside and not filled in.
+/// Fields that only the engine may decide (the position in a queue, where the message is kept) can
+/// be read from outside and not filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub id: MessageId,

@@ -9,7 +9,8 @@ use hyper::{HeaderMap, StatusCode};
 use quintet_client::{ClientApi, Exposition};
 use tokio::sync::Semaphore;
 
-use quintet_http::{App, Problem, reply::plain};
+use quintet_http::reply::{blocking, plain};
+use quintet_http::{App, Problem};
 
 /// One scrape is written at a time: it is long where there are many queues, and only counted once
 /// it is written.
@@ -38,14 +39,11 @@ impl MetricsQuery {
         let Self { exposition, names } = self;
         // It goes on if the client goes, and keeps its turn.
         let turn = SCRAPES.acquire().await;
-        let written = tokio::task::spawn_blocking(move || {
+        let written = blocking(move || {
             let _turn = turn;
             client_api.metrics(exposition, &names, true)
         });
-        let written = written
-            .await
-            .map_err(|error| Problem::internal(format!("the request failed: {error}")))?
-            .ok_or_else(|| Problem::not_found("Page"))?;
+        let written = written.await?.ok_or_else(|| Problem::not_found("Page"))?;
         let mut response = plain(StatusCode::OK, written);
         let typed = HeaderValue::from_static(match exposition {
             Exposition::Prometheus => "text/plain; version=0.0.4; charset=utf-8",

@@ -19,8 +19,8 @@ use quintet_types::{Command, Operation, Outcome, Principal};
 
 use crate::{metrics, rights};
 use quintet_http::{
-    Answering, App, AuthenticatedClient, Client, Denied, DoneWith, Errand, Guard, Payer, Problem,
-    Replied, Requester, Serve, Settings, held, interruptible, pace, paths, replies,
+    Answering, App, AuthenticatedClient, Client, Denied, DoneWith, Errand, Gate, Guard, Payer,
+    Problem, Replied, Requester, Serve, Settings, held, interruptible, pace, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -269,8 +269,8 @@ impl Site {
         // Where nobody logs in it is written down as well, for nobody in particular.
         let known = requester.known.clone();
         let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
-        let method = request.method().clone();
-        let (operation, queue) = rights::operation(&method, &path);
+        let method = request.method();
+        let (operation, queue) = rights::operation(method, &path);
         let authorized = requester.must(operation, &queue);
         if authorized.is_err()
             && operation.is_recorded()
@@ -287,8 +287,21 @@ impl Site {
         payer.principal = requester.known.as_ref().map(|(principal, _)| *principal);
         request.extensions_mut().insert(payer);
         request.extensions_mut().insert(requester);
+        self.handle(peer, request, &path, operation, known).await
+    }
+
+    /// Has the router answer a request for `path`, and `known` noted where its operation is.
+    async fn handle(
+        &self,
+        peer: Option<IpAddr>,
+        mut request: axum::extract::Request,
+        path: &str,
+        operation: Operation,
+        known: Option<(Principal, Arc<dyn Gate>)>,
+    ) -> Result<Response, Problem> {
+        let method = request.method().clone();
         if path != request.uri().path() {
-            *request.uri_mut() = with_query(&path, request.uri())
+            *request.uri_mut() = with_query(path, request.uri())
                 .parse::<Uri>()
                 .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
         }
@@ -390,13 +403,14 @@ impl Site {
 
     async fn health(&self) -> Response {
         let client_api = Arc::clone(&self.client_api);
-        let requested = tokio::task::spawn_blocking(move || {
+        let requested = reply::blocking(move || {
             let scoped = ScopedClient::new(&*client_api);
             !matches!(scoped.ask(Command::StopWaiting), Outcome::Refused(_))
         });
         match tokio::time::timeout(HEALTH_WAIT, requested).await {
             Ok(Ok(true)) => plain(StatusCode::OK, "ok"),
-            _ => plain(
+            Ok(Err(problem)) => problem.into_response(),
+            Ok(Ok(false)) | Err(_) => plain(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "503 - the shards do not answer",
             ),

@@ -229,7 +229,7 @@ pub enum ServerResponse {
 }
 
 impl ServerResponse {
-    /// What the engine said, if it was asked.
+    /// The engine's outcome, if it was asked.
     pub fn outcome(&self) -> Option<&Outcome> {
         if let Self::Engine(outcome, _) = self {
             Some(outcome)
@@ -256,7 +256,7 @@ impl ServerResponse {
         }
     }
 
-    /// What the engine said; where it was not asked, that all is done.
+    /// The engine's outcome; `Done` where it was not asked.
     pub(crate) fn outcome_or_done(&self) -> &Outcome {
         static DONE: Outcome = Outcome::Done;
         self.outcome().unwrap_or(&DONE)

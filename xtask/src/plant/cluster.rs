@@ -14,9 +14,13 @@ pub(super) const CLUSTER: &[Planted] = planted![
     "old-copy-leads": "a server that leads with an old copy is not asked to step down"
         "crates/cluster/src/doubts.rs": "        (now >= *since + BEHIND)\n"
         => "        (now < *since)\n"; ["--test=cluster" "a_leader_with_a_damaged_copy_gets"]
+    "group-not-in-the-registry": "the registry has the logs of all groups under one key"
+        "crates/nodes/src/registry.rs": "format!(\"group.{}\", names.group)"
+        => "format!(\"group.{}\", names.group / 100)";
+        ["--lib" "the_log_of_a_group_is_under_its_number"]
     "removed-peer-unseen": "status believes that the servers that still have a copy are enough"
-        "crates/nodes/src/report.rs": "        if copies < stream.replicas_wanted {\n"
-        => "        if copies < stream.replicas_wanted.min(1) {\n";
+        "crates/nodes/src/report.rs": "        if copies < wanted {\n"
+        => "        if copies < wanted.min(1) {\n";
         ["--lib" "each_fault_is_in_the_verdict"]
     "listeners-called-locked":
         "those that listen to acknowledgements are called under a lock of the log"

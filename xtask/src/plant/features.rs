@@ -4,6 +4,9 @@
 use super::{Planted, planted};
 
 pub(super) const FEATURES: &[Planted] = planted![
+    "audit-hold-unnamed": "the audit does not name a hold from the console"
+        "crates/console/src/operations.rs": "\"hold\" | \"unhold\" => Operation::HoldKey,"
+        => "\"unhold\" => Operation::HoldKey,"; ["--test=http" "a_key_is_held_and_let_go"]
     "schedule-once-as-skip": "`missed = once` puts nothing for missed runs"
         "crates/ops/src/schedules/plan.rs": "if schedule.missed == Missed::Once && "
         => "if schedule.missed == Missed::All && ";

@@ -220,6 +220,13 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/http/src/threads.rs": "                    runtime.shutdown_background();\n"
         => "                    drop(runtime);\n";
         ["--lib" "a_thread_that_the_system_does_not_give"]
+    "work-without-a-thread": "work for which the system gives no thread is taken and never done"
+        "crates/http/src/workers.rs": "                Err(error) if state.threads == 0 => {\n"
+        => "                Err(error) if state.threads > state.queue.len() => {\n";
+        ["--lib" "without_a_thread_work_is_an_error"]
+    "work-begun-late": "work that no thread has begun is still done when its connections are gone"
+        "crates/http/src/workers.rs": "        state.queue.clear();\n        let busy"
+        => "        let busy"; ["--lib" "the_end_waits_for_what_a_thread_does"]
     "unreadable-block-stays": "a flush leaves blocks that cannot be read, and a start brings them back"
         "crates/engine/src/store/cold/mod.rs": "if self.cold.damaged > 0 {"
         => "if self.cold.damaged == u64::MAX {";

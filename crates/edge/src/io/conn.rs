@@ -363,7 +363,7 @@ impl DueReply {
         Self::of(response, Required::default(), false)
     }
 
-    /// What a hook says.
+    /// The reply of a hook.
     pub(super) fn said(spoken: Spoken, required: Required) -> Self {
         Self {
             hook_reply: Some(Box::new(spoken)),

@@ -82,7 +82,7 @@ enum Whose {
     User(Principal),
 }
 
-/// Whose usage it is, and its limits.
+/// The owner of a usage, also as the table knows it, and its limits.
 type LimitedUse = (Whose, LimitSubject, Limits);
 
 /// As whom the table knows it.
@@ -259,7 +259,7 @@ impl Quotas {
     /// many bytes more, until what is answered is dropped.
     ///
     /// # Errors
-    /// Whose limit it would be over.
+    /// The owner of the limit that would be exceeded.
     pub fn hold(
         &self,
         address: Option<IpAddr>,

@@ -2,7 +2,7 @@
 //! error is always found before the first fact, and so is that something has
 //! to be read from a run first ([`Stop`]).
 //!
-//! What may be in a run is looked for in a few ways: by id (`found`,
+//! Messages that may be in a run are looked for in a few ways: by id (`found`,
 //! `look_up`), along a state index (`state_index`), as the best for a consumer (`best`,
 //! `is_here`, `companions_are_here`), as what makes way for a put
 //! (`room_is_here`). Each of them answers what is there or [`Cold`], which

@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use quintet_types::{
     At, BatchId, Caller, CommandError, Delivery, Expiry, Extra, Message, MessageId, Ms, Name,
-    OnRepeat, Outcome, Put, PutMore, QueueId, Removal, Scope, State, Tally, When,
+    OnRepeat, Outcome, Put, PutMore, QueueId, QueueSettings, Removal, Scope, State, Tally, When,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -585,18 +585,7 @@ impl Engine {
         let number = self.next_id(cx, !memory);
         let queue = self.store.expect_queue(id);
         let settings = &queue.live.settings;
-        let expires = match put.expires {
-            Expiry::Default => (settings.ttl_ms > 0).then(|| self.after(settings.ttl_ms)),
-            Expiry::Never => None,
-            Expiry::In(ms) => Some(self.after(ms)),
-            Expiry::At(at) => Some(at),
-            Expiry::AtWall(at) => Some(self.wall_ahead.engine_at(at)),
-        };
-        let expires = match (expires, settings.ttl_max_ms) {
-            (expires, 0) => expires,
-            (None, max) => Some(self.after(max)),
-            (Some(at), max) => Some(at.min(self.after(max))),
-        };
+        let expires = self.expiry_of(put.expires, settings);
         let due = match put.due {
             When::Default => When::In(settings.default_delay_ms),
             due @ (When::Now | When::In(_) | When::At(_)) => due,
@@ -631,50 +620,7 @@ impl Engine {
             }));
         }
         if let Some(more) = put.more.take() {
-            let PutMore {
-                not_selectable,
-                prepared,
-                key,
-                mut attrs,
-                attachments,
-                name,
-                retry,
-                batch,
-                tracked,
-                reply,
-                past,
-                ..
-            } = *more;
-            if batch.is_some() {
-                message.extra_mut().batch = batch;
-            }
-            if tracked || reply.is_some() {
-                self.follow();
-                let reply = reply.map(|reply| reply.known_by(name.as_deref(), number));
-                let extra = message.extra_mut();
-                (extra.tracked, extra.reply) = (tracked, reply);
-            }
-            message.selectable = !not_selectable;
-            if prepared {
-                message.state = State::Prepared;
-            }
-            if name.is_some() {
-                message.extra_mut().name = name;
-            }
-            if let Some(retry) = retry {
-                let extra = message.extra_mut();
-                extra.failures = retry.failures;
-                extra.retry = Some(Box::new(retry));
-            }
-            if key.is_some() || !attrs.is_empty() || !attachments.is_empty() {
-                attrs.sort_by(|a, b| a.0.cmp(&b.0));
-                attrs.dedup_by(|later, first| later.0 == first.0);
-                let extra = message.extra_mut();
-                (extra.key, extra.attrs, extra.attachments) = (key, attrs, attachments);
-            }
-            if let Some(past) = past {
-                self.bring(&mut message, *past);
-            }
+            self.add_more(&mut message, *more);
         }
         if !is_held && after.is_some() {
             message.extra_mut().after = after.take();
@@ -701,22 +647,90 @@ impl Engine {
                 // It was put as what ends it.
                 continue;
             }
-            let (queue, kind, dedupe_record) = left.key;
-            self.fact(
-                cx,
-                Fact::Remembered {
-                    queue,
-                    kind,
-                    dedupe_record,
-                    id: number,
-                    until: left.until,
-                    scope: left.scope,
-                    sum: left.sum,
-                },
-            );
+            self.remember(cx, number, left);
         }
         cx.wake(id);
         number
+    }
+
+    fn remember<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, left: Left) {
+        let (queue, kind, dedupe_record) = left.key;
+        self.fact(
+            cx,
+            Fact::Remembered {
+                queue,
+                kind,
+                dedupe_record,
+                id,
+                until: left.until,
+                scope: left.scope,
+                sum: left.sum,
+            },
+        );
+    }
+
+    /// When a message expires that is put now into a queue with these settings.
+    fn expiry_of(&self, expiry: Expiry, settings: &QueueSettings) -> Option<Ms> {
+        let expires = match expiry {
+            Expiry::Default => (settings.ttl_ms > 0).then(|| self.after(settings.ttl_ms)),
+            Expiry::Never => None,
+            Expiry::In(ms) => Some(self.after(ms)),
+            Expiry::At(at) => Some(at),
+            Expiry::AtWall(at) => Some(self.wall_ahead.engine_at(at)),
+        };
+        match (expires, settings.ttl_max_ms) {
+            (expires, 0) => expires,
+            (None, max) => Some(self.after(max)),
+            (Some(at), max) => Some(at.min(self.after(max))),
+        }
+    }
+
+    /// Gives a message the rarer parts of its put.
+    fn add_more(&mut self, message: &mut Message, more: PutMore) {
+        let PutMore {
+            not_selectable,
+            prepared,
+            key,
+            mut attrs,
+            attachments,
+            name,
+            retry,
+            batch,
+            tracked,
+            reply,
+            past,
+            ..
+        } = more;
+        if batch.is_some() {
+            message.extra_mut().batch = batch;
+        }
+        if tracked || reply.is_some() {
+            self.follow();
+            let reply = reply.map(|reply| reply.known_by(name.as_deref(), message.id));
+            let extra = message.extra_mut();
+            (extra.tracked, extra.reply) = (tracked, reply);
+        }
+        message.selectable = !not_selectable;
+        if prepared {
+            message.state = State::Prepared;
+        }
+        if name.is_some() {
+            message.extra_mut().name = name;
+        }
+        if let Some(retry) = retry {
+            let extra = message.extra_mut();
+            extra.failures = retry.failures;
+            extra.retry = Some(Box::new(retry));
+        }
+        if key.is_some() || !attrs.is_empty() || !attachments.is_empty() {
+            attrs.sort_by(|a, b| a.0.cmp(&b.0));
+            attrs.dedup_by(|later, first| later.0 == first.0);
+            let extra = message.extra_mut();
+            (extra.key, extra.attrs, extra.attachments) = (key, attrs, attachments);
+        }
+        if let Some(past) = past {
+            self.bring(message, *past);
+        }
     }
 
     pub(crate) fn count_live(

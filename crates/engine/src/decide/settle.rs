@@ -325,24 +325,7 @@ impl Engine {
             self.dead_letter(cx, id);
             return;
         }
-        let lease_says = self
-            .store
-            .leases
-            .get(&slot)
-            .map_or(BackTo::Position, |lease| lease.back_to);
-        // In an ordered queue a message keeps its place, however it comes back; a
-        // lease that was given there says so itself.
-        let queue = self.store.expect_queue(at.queue);
-        let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
-        let requested = match back.to {
-            Some(_) if ordered && message.key().is_some() => BackTo::Position,
-            requested => requested.unwrap_or(lease_says),
-        };
-        let position = match requested {
-            BackTo::Position => at.position,
-            BackTo::Head => self.store.expect_queue(at.queue).head.min(0) - 1,
-            BackTo::Tail => self.tail_position(cx, at.queue),
-        };
+        let position = self.position_back(cx, slot, back.to);
         let settings = &self.store.expect_queue(at.queue).live.settings;
         let (mut due, mut enough) = (back.due, false);
         if failed.is_some() && !spent {
@@ -377,6 +360,31 @@ impl Engine {
             Some(Retry { max: 0, .. }) if enough => self.discard_failed(cx, id),
             _ if enough => self.dead_letter(cx, id),
             _ => {}
+        }
+    }
+
+    /// The position to which a message comes back.
+    fn position_back<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        slot: u32,
+        to: Option<BackTo>,
+    ) -> i64 {
+        let message = self.store.messages.at(slot);
+        let (at, lease) = (message.at(), self.store.leases.get(&slot));
+        let lease_says = lease.map_or(BackTo::Position, |lease| lease.back_to);
+        // In an ordered queue a message keeps its place, however it comes back; a
+        // lease that was given there says so itself.
+        let queue = self.store.expect_queue(at.queue);
+        let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
+        let requested = match to {
+            Some(_) if ordered && message.key().is_some() => BackTo::Position,
+            requested => requested.unwrap_or(lease_says),
+        };
+        match requested {
+            BackTo::Position => at.position,
+            BackTo::Head => queue.head.min(0) - 1,
+            BackTo::Tail => self.tail_position(cx, at.queue),
         }
     }
 

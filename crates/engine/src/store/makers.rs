@@ -97,7 +97,7 @@ impl Durable {
     }
 
     /// # Errors
-    /// What an account counts is less than what this shard has in it.
+    /// An account counts less than this shard has in it.
     pub(super) fn verify_accounts(&self) -> Result<(), String> {
         for queue in self.queues.iter().flatten() {
             if let Some(account) = &queue.live.account

@@ -197,6 +197,10 @@ impl Durable {
             );
         }
         ensure!(queues.is_empty(), "blocks of no queue");
+        self.verify_bodies_in_runs()
+    }
+
+    fn verify_bodies_in_runs(&self) -> Result<(), String> {
         let mut bodies = std::collections::BTreeMap::new();
         for (_, message) in self.messages.iter() {
             if !message.segment_ref.is_run()

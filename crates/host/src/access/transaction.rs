@@ -15,7 +15,7 @@ use quintet_types::{
 use super::afar::Parents;
 use super::several::BatchShards;
 use super::{Access, Decided, Route};
-use crate::Required;
+use crate::{Core, Required};
 
 /// The part of one shard, and where its puts stood among all.
 #[derive(Default)]
@@ -35,6 +35,23 @@ struct Joins {
     all: BatchShards,
     /// Those of these that have to take members: of what the hook puts, and of the command.
     requested: [BatchShards; 2],
+}
+
+/// The shard in which an effect is.
+fn shard_of(core: &Core, effect: &Effect) -> usize {
+    match effect {
+        Effect::Put(put) => core.shard_of_queue(put.queue.as_bytes()),
+        Effect::Set { table, .. } => core.shard_of_queue(table.as_bytes()),
+        Effect::Hold { queue, .. } => core.shard_of_queue(queue.as_bytes()),
+        Effect::Settle { id, .. }
+        | Effect::Delete(id)
+        | Effect::Cancel(id, _)
+        | Effect::Move { id, .. }
+        | Effect::Kick(id)
+        | Effect::Edit(id, _)
+        | Effect::Conclude(id) => core.shard_of_id(*id),
+        Effect::MakeBatch { id, .. } | Effect::CommitBatch(id) => core.shard_of_id(id.as_id()),
+    }
 }
 
 impl Access<'_> {
@@ -62,22 +79,7 @@ impl Access<'_> {
         // Those of messages for which it puts some that are held, and of batches.
         let mut others = BTreeSet::new();
         for effect in effects {
-            let shard = match &effect {
-                Effect::Put(put) => self.core.shard_of_queue(put.queue.as_bytes()),
-                Effect::Set { table, .. } => self.core.shard_of_queue(table.as_bytes()),
-                Effect::Hold { queue, .. } => self.core.shard_of_queue(queue.as_bytes()),
-                Effect::Settle { id, .. }
-                | Effect::Delete(id)
-                | Effect::Cancel(id, _)
-                | Effect::Move { id, .. }
-                | Effect::Kick(id)
-                | Effect::Edit(id, _)
-                | Effect::Conclude(id) => self.core.shard_of_id(*id),
-                Effect::MakeBatch { id, .. } | Effect::CommitBatch(id) => {
-                    self.core.shard_of_id(id.as_id())
-                }
-            };
-            let part = parts.entry(shard).or_default();
+            let part = parts.entry(shard_of(self.core, &effect)).or_default();
             if let Effect::MakeBatch { id, .. } = &effect {
                 made.insert(*id);
             }
@@ -317,6 +319,19 @@ impl Access<'_> {
         for (&shard, part) in &parts {
             required = required.and(self.joined(shard, &part.batches, &batch_shards));
         }
+        required = required.and(self.commit_batches(caller, commits));
+        if later {
+            return Decided::Later;
+        }
+        if let Some(listed) = listed {
+            then = Some(Box::new(Outcome::PutMany(listed)));
+        }
+        Decided::Now(Outcome::Transaction { ids, then }, name, required)
+    }
+
+    /// Does these commits of batches, each in its shard.
+    fn commit_batches(&mut self, caller: Caller, commits: Vec<(usize, Effect)>) -> Required {
+        let mut required = Required::default();
         for (shard, commit) in commits {
             let command = Command::Transaction(Box::new(Transaction {
                 effects: vec![commit],
@@ -328,12 +343,6 @@ impl Access<'_> {
             });
             required = required.and(self.required(shard, Hold::Durable));
         }
-        if later {
-            return Decided::Later;
-        }
-        if let Some(listed) = listed {
-            then = Some(Box::new(Outcome::PutMany(listed)));
-        }
-        Decided::Now(Outcome::Transaction { ids, then }, name, required)
+        required
     }
 }

@@ -176,7 +176,7 @@ impl RunWriter {
     /// Writes one chunk of a large body, of `len` bytes that `fill` provides.
     ///
     /// # Errors
-    /// What `fill` says; then nothing was written. [`LogError::RunFull`] for a length of 0 or above
+    /// An error of `fill`; then nothing was written. [`LogError::RunFull`] for a length of 0 or above
     /// [`CHUNK_BYTES_MAX`]. [`LogError::NoSpace`], [`LogError::Io`]: the run can then only be
     /// dropped.
     pub fn chunk(

@@ -2,7 +2,7 @@
 //!
 //! Those of the configuration and those that are defined at run time are one kind. The definitions
 //! of the latter are entries of a durable table, so they are replicated and backed up with the log.
-//! What is due is decided in [`plan`]. A thread of its own looks at the schedules in the order in
+//! [`plan`] decides which runs are due. A thread of its own looks at the schedules in the order in
 //! which they are due, and puts: the message and the cursor that says so are one step of the
 //! shards, and the cursor has to be as it was read. So no due time is put twice, whatever
 //! ends the server, and in a cluster nobody but the owner puts.

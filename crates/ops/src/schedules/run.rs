@@ -414,41 +414,10 @@ impl Runner<'_> {
                 self.put_off(name, CommandError::Unknown);
                 continue;
             };
-            let Ok(schedule) = &loaded.schedule else {
-                self.take(&loaded);
-                continue;
-            };
-            let wall = self.client_api.wall();
-            let (cursor, missed, due) = match next_step(schedule, &loaded.cursor, wall) {
-                NextStep::Rest => {
-                    self.take(&loaded);
-                    self.change(name, |item, _| item.checked = true);
-                    continue;
-                }
-                NextStep::Note { cursor, missed } => (cursor, missed, None),
-                NextStep::Put {
-                    cursor,
-                    missed,
-                    due,
-                } => (cursor, missed, Some(due)),
-            };
-            let run = |full| {
-                let put = due.map(|due| Effect::Put(scheduled(&schedule.put, due)));
-                let mut effects: Vec<Effect> = put.into_iter().collect();
-                effects.push(set_cursor(name, &cursor, full));
-                loaded.step(effects)
-            };
-            steps.push(run(false));
-            let lean = run(true);
-            let plan = Planned {
-                schedule: Arc::clone(schedule),
-                loaded,
-                cursor,
-                missed,
-                puts: due.is_some(),
-                was_known,
-            };
-            planned.push((plan, lean));
+            if let Some((plan, [step, lean])) = self.plan(loaded, was_known) {
+                steps.push(step);
+                planned.push((plan, lean));
+            }
         }
         let outcomes = self.ask_all(steps);
         let (mut steps, mut skipped, mut again) = (Vec::new(), Vec::new(), Vec::new());
@@ -500,6 +469,44 @@ impl Runner<'_> {
             }
         }
         again
+    }
+
+    /// The step of a schedule that is due, as a command and as a lean one; `None`: no step is.
+    fn plan(&self, loaded: Loaded, was_known: bool) -> Option<(Planned, [Command; 2])> {
+        let Ok(schedule) = &loaded.schedule else {
+            self.take(&loaded);
+            return None;
+        };
+        let (name, wall) = (&loaded.name, self.client_api.wall());
+        let (cursor, missed, due) = match next_step(schedule, &loaded.cursor, wall) {
+            NextStep::Rest => {
+                self.take(&loaded);
+                self.change(name, |item, _| item.checked = true);
+                return None;
+            }
+            NextStep::Note { cursor, missed } => (cursor, missed, None),
+            NextStep::Put {
+                cursor,
+                missed,
+                due,
+            } => (cursor, missed, Some(due)),
+        };
+        let run = |full| {
+            let put = due.map(|due| Effect::Put(scheduled(&schedule.put, due)));
+            let mut effects: Vec<Effect> = put.into_iter().collect();
+            effects.push(set_cursor(name, &cursor, full));
+            loaded.step(effects)
+        };
+        let steps = [run(false), run(true)];
+        let plan = Planned {
+            schedule: Arc::clone(schedule),
+            loaded,
+            cursor,
+            missed,
+            puts: due.is_some(),
+            was_known,
+        };
+        Some((plan, steps))
     }
 
     /// The cursor of a schedule is durable.

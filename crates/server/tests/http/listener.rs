@@ -202,6 +202,7 @@ fn metrics_have_each_queue_and_the_requested_families() {
     assert_eq!(status, 200);
     let has = |line: &str| text.lines().any(|output| output == line);
     for line in [
+        "quintet_group_info{group=\"0\"} 1",
         "quintet_messages_ready 3",
         "quintet_queues_with_series 2",
         "quintet_peeks_total 0",

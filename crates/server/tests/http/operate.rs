@@ -389,8 +389,15 @@ fn a_key_is_held_and_let_go_on_the_page_of_its_queue() {
     assert_eq!(status, 303);
     assert!(shown(&server, &to).contains("No message group is held."));
     assert_eq!(text(&server.run(&["take", "calls"]).stdout), "x");
-    let audit = text(&server.run(&["audit"]).stdout);
-    assert!(audit.contains("/queues/calls/do/hold"), "{audit}");
+    let audit = server.printed(&["audit", "--json"]);
+    for (status, word) in [(400, "hold"), (303, "hold"), (303, "unhold")] {
+        let what = format!("\"what\":\"POST /queues/calls/do/{word}\"");
+        let result = format!("\"result\":\"{status}\"");
+        let mut lines = audit.lines().filter(|line| line.contains(&what));
+        let named = "\"operation\":\"hold_key\"";
+        let found = lines.any(|line| line.contains(named) && line.contains(&result));
+        assert!(found, "{status} {word}: {audit}");
+    }
 }
 
 #[test]
@@ -424,6 +431,9 @@ fn the_audit_has_count_and_queue_of_an_operation() {
     let form = format!("csrf={}", token(&requested));
     let queues = format!("{form}&queue=three&queue=kept");
     assert_eq!(post(&server, "/bulk/pause", &queues).0, 303);
+    for path in ["/queues/three/do/resume", "/queues/three/do/pause"] {
+        assert_eq!(post(&server, path, &form).0, 303, "{path}");
+    }
     let delete = |id: &str| server.ask(&format!("DELETE /api/v1/messages/{id}"), "", "");
     assert_eq!(delete(&kept[0]).status, 204);
     assert_eq!(delete(&kept[0]).status, 404);
@@ -459,7 +469,9 @@ fn the_audit_has_count_and_queue_of_an_operation() {
         ("flush", "POST /queues/one/do/purge"),
         ("flush", "act 2: purge one"),
         ("pause", "pause three"),
-        ("on_queue", "POST /bulk/pause"),
+        ("pause", "POST /bulk/pause"),
+        ("pause", "POST /queues/three/do/pause"),
+        ("resume", "POST /queues/three/do/resume"),
         ("drop", "POST /queues/last/do/drop"),
         ("edit", &format!("POST {edit} of kept")),
         ("on_message", &format!("POST {retry} of kept")),

@@ -72,6 +72,12 @@ fn each_line_is_an_object_that_names_the_client() {
     server.terminate();
     assert_eq!(line_with(&server, "act", "stop")["target"], "audit");
     let text = server.stderr_text();
+    let mut lines = text.lines();
+    let began = lines.find(|line| line.contains("\"message\":\"read "));
+    assert!(
+        began.is_some_and(|line| line.contains("\"group\":0")),
+        "{text}"
+    );
     assert!(
         !text.contains("TIMED_OUT") && !text.contains("USING"),
         "{text}"

@@ -166,7 +166,7 @@ impl LineupSession {
 
     /// After a push with a bad priority: its message is dropped if one comes,
     /// which its CR LF at the right place tells; else the bytes are commands.
-    /// What has the length of the message but is a bare command is that: a
+    /// Bytes with the message's length that are a bare command are a command: a
     /// client that sent nothing else waits for its reply.
     fn doubtful(&mut self, input: &[u8], len: u64, env: &Env<'_>) -> Step {
         // More than a line: it is not held to be looked at as a whole.

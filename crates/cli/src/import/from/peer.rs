@@ -52,8 +52,9 @@ impl PeerState {
 
 /// Another queue server, from which messages are moved.
 ///
-/// What it gave is held there until [`Source::stored`] says that it is durable here; then it is
-/// deleted there. So nothing is in neither place, and what is in both after a fault comes twice.
+/// The messages that it gave are held there until [`Source::stored`] says that they are durable
+/// here; then they are deleted there. So each is in one place at least, and comes twice if a fault
+/// leaves it in both.
 pub(in crate::import) trait Peer: Source {
     /// The progress that all kinds of peers count alike.
     fn state(&self) -> &PeerState;

@@ -11,7 +11,7 @@
 //! its own is in none. So what a take costs does not depend on what waits
 //! behind groups that may not go.
 //!
-//! What lies in runs is known by block. Of a block that is *known* every
+//! Messages in runs are known by block. Of a block that is *known* every
 //! group has its first message there among its own, so the block is read when
 //! that one's turn has come; other blocks are *open*: they must be read before
 //! anything behind them goes, and, in an ordered queue, no message goes while

@@ -20,43 +20,9 @@ impl KeyGroups {
         let (mut members, mut firsts) = (0, 0);
         for (number, group) in self.list.iter().enumerate() {
             let Some(group) = group else { continue };
-            let spared = self.idle.map(|idle| idle as usize) == Some(number);
             members += group.members();
-            let none = Group::new(group.key.clone());
-            let other = slow.find(&group.key).unwrap_or(&none);
-            let here = |(pos, (priority, head)): (Pos, &(u32, Head))| match head {
-                Head::Here(slot) => Some((pos, *priority, *slot)),
-                Head::Cold(_) => None,
-            };
-            let ours: Vec<_> = group.ready.iter().filter_map(here).collect();
-            let theirs: Vec<_> = other.ready.iter().filter_map(here).collect();
-            let blocking: BTreeSet<Position> = group.blocking.keys().collect();
-            let plain: BTreeSet<Position> = other.blocking.keys().collect();
-            let virtual_blocks = blocking.difference(&plain);
-            #[expect(clippy::disallowed_methods, reason = "any of them will do")]
-            let known = |position: &&Position| {
-                let mut lists = self.known.iter().flat_map(|(_, list)| list.iter());
-                lists.any(|&(_, (_, at, id))| (at, id) == **position)
-            };
-            let blocks = virtual_blocks.filter(|position| !known(position)).count() == 0
-                && plain.is_subset(&blocking);
-            let same = ours == theirs
-                && group.not_selectable.iter().eq(other.not_selectable.iter())
-                && blocks
-                && group.in_flight == other.in_flight;
-            if !same || group.is_idle() && !spared {
-                return Err(format!("group {group:?} should be {other:?}"));
-            }
-            let eligibility = self.eligibility_of(group).map(|(is, order, _)| (is, order));
-            let head = group.ready.first_key_value().map(|(_, (_, head))| *head);
-            let entered = match eligibility {
-                Some((Eligibility::Free, order)) => self.free.get(&order).copied() == head,
-                Some((Eligibility::Limited, order)) => self.limited.get(&order).copied() == head,
-                Some((Eligibility::OverShare, _)) | None => true,
-            };
-            if eligibility != group.eligibility || !entered {
-                return Err(format!("{group:?} should be entered as {eligibility:?}"));
-            }
+            let spared = self.idle.map(|idle| idle as usize) == Some(number);
+            self.verify_group(group, spared, slow)?;
         }
         #[expect(clippy::disallowed_methods, reason = "all of them are wanted")]
         for key in slow.numbers.keys() {
@@ -104,6 +70,45 @@ impl KeyGroups {
         );
         if sums != should {
             return Err(format!("sums of groups {sums:?} are not {should:?}"));
+        }
+        Ok(())
+    }
+
+    fn verify_group(&self, group: &Group, spared: bool, slow: &Self) -> Result<(), String> {
+        let none = Group::new(group.key.clone());
+        let other = slow.find(&group.key).unwrap_or(&none);
+        let here = |(pos, (priority, head)): (Pos, &(u32, Head))| match head {
+            Head::Here(slot) => Some((pos, *priority, *slot)),
+            Head::Cold(_) => None,
+        };
+        let ours: Vec<_> = group.ready.iter().filter_map(here).collect();
+        let theirs: Vec<_> = other.ready.iter().filter_map(here).collect();
+        let blocking: BTreeSet<Position> = group.blocking.keys().collect();
+        let plain: BTreeSet<Position> = other.blocking.keys().collect();
+        let virtual_blocks = blocking.difference(&plain);
+        #[expect(clippy::disallowed_methods, reason = "any of them will do")]
+        let known = |position: &&Position| {
+            let mut lists = self.known.iter().flat_map(|(_, list)| list.iter());
+            lists.any(|&(_, (_, at, id))| (at, id) == **position)
+        };
+        let blocks = virtual_blocks.filter(|position| !known(position)).count() == 0
+            && plain.is_subset(&blocking);
+        let same = ours == theirs
+            && group.not_selectable.iter().eq(other.not_selectable.iter())
+            && blocks
+            && group.in_flight == other.in_flight;
+        if !same || group.is_idle() && !spared {
+            return Err(format!("group {group:?} should be {other:?}"));
+        }
+        let eligibility = self.eligibility_of(group).map(|(is, order, _)| (is, order));
+        let head = group.ready.first_key_value().map(|(_, (_, head))| *head);
+        let entered = match eligibility {
+            Some((Eligibility::Free, order)) => self.free.get(&order).copied() == head,
+            Some((Eligibility::Limited, order)) => self.limited.get(&order).copied() == head,
+            Some((Eligibility::OverShare, _)) | None => true,
+        };
+        if eligibility != group.eligibility || !entered {
+            return Err(format!("{group:?} should be entered as {eligibility:?}"));
         }
         Ok(())
     }
