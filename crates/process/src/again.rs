@@ -43,8 +43,10 @@ static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 /// How long it is waited for what was started to end.
 const CHILDREN: Duration = Duration::from_secs(1);
 static GOING: AtomicBool = AtomicBool::new(false);
-/// Another process listens on the same sockets after this one.
+/// Another process, or a later ownership, listens on the same sockets after this one.
 static HANDS_ON: AtomicBool = AtomicBool::new(false);
+/// Client connections are not handed on.
+static CUTS: AtomicBool = AtomicBool::new(false);
 
 struct Left {
     /// With the addresses they are configured as.
@@ -90,9 +92,10 @@ pub fn keep(address: String, socket: OwnedFd) {
 }
 
 /// The next process gets this connection of a client, which has no state: it came to the listener
-/// of this protocol and bound address. False: it is closed, as there are too many.
+/// of this protocol and bound address. False: it is closed, as there are too many or none is kept.
 pub fn keep_connection(protocol: &str, address: &str, socket: OwnedFd) -> bool {
-    locked(&GOING_ON).add(listener(protocol, address), socket)
+    let cuts = CUTS.load(Ordering::SeqCst);
+    !cuts && locked(&GOING_ON).add(listener(protocol, address), socket)
 }
 
 /// Connections that the next process gets.
@@ -123,8 +126,10 @@ fn listener(protocol: &str, address: &str) -> String {
     format!("{protocol} {address}")
 }
 
-/// From now on socket files stay when this process closes its listeners: it will begin again.
-pub fn hand_on() {
+/// From now on socket files stay when this process closes its listeners: it will listen again.
+/// `connections`: those without state are handed on as well.
+pub fn hand_on(connections: bool) {
+    CUTS.store(!connections, Ordering::SeqCst);
     HANDS_ON.store(true, Ordering::SeqCst);
 }
 
@@ -150,6 +155,7 @@ pub fn stay() {
         activated: false,
     };
     HANDS_ON.store(false, Ordering::SeqCst);
+    CUTS.store(false, Ordering::SeqCst);
 }
 
 /// Whether [`handed`] has a socket for `address`.
@@ -369,7 +375,7 @@ mod tests {
         let (_client, server) = UnixStream::pair().expect("a pair");
         assert!(keep_connection("memcache", "a", server.into()));
         leave_word("b owns".to_owned());
-        hand_on();
+        hand_on(true);
         let expected = ports(&before);
         drop(before);
         stay();
@@ -378,6 +384,11 @@ mod tests {
         assert_eq!(word_left().as_deref(), Some("b owns"));
         assert_eq!(connections("memcache", "a").len(), 1);
         assert_eq!(kept_connections(), 0);
+        // A deposed owner closes them.
+        let (_client, server) = UnixStream::pair().expect("a pair");
+        hand_on(false);
+        assert!(!keep_connection("memcache", "a", server.into()));
+        stay();
         assert!(!will_hand(&address.to_string()));
     }
 }

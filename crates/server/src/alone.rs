@@ -9,7 +9,6 @@ use anyhow::{Result, bail};
 use quintet_client::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen, NodeOrder};
 use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner};
-use quintet_log::LogError;
 use quintet_process::Bound;
 use quintet_process::{End, Order};
 use quintet_scripts::Blobs;
@@ -32,15 +31,6 @@ pub(crate) struct ProxyListener {
 
 /// The service for clients of other nodes: there are none.
 pub(crate) struct Intake;
-
-/// The receiver of a log's failure where there is no cluster.
-pub(crate) struct StepsDown;
-
-impl Owner for StepsDown {
-    fn log_failed(&self, error: &LogError) {
-        unreachable!("there are no nodes: {error}")
-    }
-}
 
 /// The threads of the server.
 pub(crate) trait Threads {
@@ -86,6 +76,10 @@ impl Ownership {
 }
 
 impl Node {
+    pub(crate) fn owner(&self) -> Box<dyn Owner> {
+        match self.0 {}
+    }
+
     pub(crate) fn role(&self) -> String {
         match self.0 {}
     }
