@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use crate::common::text;
 use crate::node::{Cluster, Node, first_to_say};
 use crate::servers::until;
 use crate::{drain, put};
@@ -66,6 +67,44 @@ fn an_owner_that_is_stopped_or_moved_away_is_followed_without_silence() {
     let (code, text) = cluster.order(owner.name(), &["move", "0", &named]);
     assert_eq!((code, text.trim()), (0, "it is so"));
     assert_eq!(drain(&mut other.client()), all[1..]);
+}
+
+/// Whether the node's process was replaced by a next one, which finds its sockets by a variable.
+fn was_replaced(node: &Node) -> bool {
+    let path = format!("/proc/{}/environ", node.child.id());
+    text(&std::fs::read(path).expect("it runs")).contains("QUINTET_LISTENING=")
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn queues_move_to_and_fro_between_the_same_processes() {
+    let cluster = Cluster::start("same");
+    let [a, b, c] = three(&cluster);
+    let (mut nodes, mut all) = ([a, b], Vec::new());
+    // Its client says nothing between the first move and the last.
+    let mut resting = nodes[0].client();
+    all.extend(put(&mut resting, "first", 1));
+    for step in 0..4 {
+        let (from, to) = (step % 2, (step + 1) % 2);
+        let names = nodes.each_ref().map(|node| node.name().to_owned());
+        let mut client = nodes[from].client();
+        all.extend(put(&mut client, &format!("before{step}-"), 10));
+        nodes.iter_mut().for_each(|node| node.forget_lines());
+        until("it is moved", || {
+            // The other one may still be reading the log.
+            (cluster.order(&names[from], &["move", "0", &names[to]]).0 == 0).then_some(())
+        });
+        // The connection has no state, so it is kept.
+        all.extend(put(&mut client, &format!("after{step}-"), 10));
+        nodes[to].wait_for("quintet owner");
+        nodes[from].wait_for("quintet handed over");
+        nodes[from].wait_for(&format!("quintet standby of {}", names[to]));
+    }
+    all.extend(put(&mut resting, "last", 1));
+    assert_eq!(drain(&mut nodes[0].client()), all);
+    for node in nodes.iter().chain([&c]) {
+        assert!(!was_replaced(node), "{}", node.name());
+    }
 }
 
 #[test]
