@@ -99,6 +99,10 @@ pub(super) const CLUSTER: &[Planted] = planted![
     "silent-owner-kept": "a tunnel to a silent machine stays open when another node owns"
         "crates/proxy/src/tunnel.rs": "hint.epoch > epoch);" => "hint.epoch > epoch + 9);";
         ["--test=tunnel" "a_deposed_owner_is_left"]
+    "silent-client-left": "a client that has said nothing is closed with its owner"
+        "crates/proxy/src/tunnel.rs": "deposed(owners, epoch)).await.is_ok() {\n"
+        => "deposed(owners, epoch)).await.is_err() {\n";
+        ["--test=tunnel" "a_client_that_has_said_nothing"]
     "referred-core-unseen": "a core of a deposed owner that is still referred to is not noticed"
         "crates/server/src/serve.rs": "        if core == 0 {\n"
         => "        if core < 9 {\n";
