@@ -390,13 +390,14 @@ fn a_client_that_has_said_nothing_goes_on_with_the_next_owner() {
     other.follows(&old, 1);
     let client = other.client();
     let peer = client.local_addr().ok();
-    assert_eq!(old.taken.recv().expect("a client").peer, peer);
+    let taken_by = |node: &Running| node.taken.recv_timeout(PATIENCE).expect("a client").peer;
+    assert_eq!(taken_by(&old), peer);
     new.owns(2);
     other.follows(&new, 2);
-    assert_eq!(new.taken.recv().expect("a client").peer, peer);
+    assert_eq!(taken_by(&new), peer);
     // And with its own node, when that owns.
     other.owns(3);
-    assert_eq!(other.taken.recv().expect("a client").peer, peer);
+    assert_eq!(taken_by(&other), peer);
     let long = "x".repeat(10_000);
     assert_eq!(say(&client, &format!("{long}\n")), format!("echo {long}\n"));
 }

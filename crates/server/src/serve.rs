@@ -265,26 +265,30 @@ const LET_GO: Duration = Duration::from_secs(1);
 
 /// Drops a server whose threads have ended. False: its core is still referred to then.
 fn is_let_go(server: Arc<Server>, by: Instant) -> bool {
-    let references = server.references();
+    let (core, whole) = (Arc::downgrade(&server.core), Arc::downgrade(&server));
+    let (edge, security) = (
+        Arc::downgrade(&server.edge),
+        Arc::downgrade(&server.security),
+    );
     // It may take long to free all messages, which is nobody's business.
     let thread = std::thread::Builder::new().name("free".to_owned());
     if let Err(error) = thread.spawn(move || drop(server)) {
         tracing::debug!("the messages are freed here, as there is no thread: {error}");
     }
-    loop {
-        let left = references();
-        let [(_, core), ..] = left;
-        if core == 0 {
-            return true;
-        }
+    while core.strong_count() > 0 {
         if Instant::now() >= by {
             tracing::warn!(
-                "the process is replaced, as the core of the queues is still referred to: {left:?}"
+                core = core.strong_count(),
+                server = whole.strong_count(),
+                edge = edge.strong_count(),
+                security = security.strong_count(),
+                "the process is replaced, as the core of the queues is still referred to"
             );
             return false;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 /// Opens the data directory and puts the shared parts together.

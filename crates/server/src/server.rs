@@ -55,24 +55,6 @@ pub(crate) struct Operations {
     orders: Sender<Order>,
 }
 
-impl Server {
-    /// How often its parts are referred to, the core first, also once it was dropped.
-    pub(crate) fn references(self: &Arc<Self>) -> impl Fn() -> [(&'static str, usize); 5] + use<> {
-        let (core, server) = (Arc::downgrade(&self.core), Arc::downgrade(self));
-        let (edge, security) = (Arc::downgrade(&self.edge), Arc::downgrade(&self.security));
-        let dispatchers = Arc::downgrade(&self.dispatchers);
-        move || {
-            [
-                ("core", core.strong_count()),
-                ("server", server.strong_count()),
-                ("edge", edge.strong_count()),
-                ("security", security.strong_count()),
-                ("dispatchers", dispatchers.strong_count()),
-            ]
-        }
-    }
-}
-
 impl Operations {
     /// Of a server that begins now.
     ///
