@@ -266,10 +266,7 @@ const LET_GO: Duration = Duration::from_secs(1);
 /// Drops a server whose threads have ended. False: its core is still referred to then.
 fn is_let_go(server: Arc<Server>, by: Instant) -> bool {
     let (core, whole) = (Arc::downgrade(&server.core), Arc::downgrade(&server));
-    let (edge, security) = (
-        Arc::downgrade(&server.edge),
-        Arc::downgrade(&server.security),
-    );
+    let edge = Arc::downgrade(&server.edge);
     // It may take long to free all messages, which is nobody's business.
     let thread = std::thread::Builder::new().name("free".to_owned());
     if let Err(error) = thread.spawn(move || drop(server)) {
@@ -281,7 +278,6 @@ fn is_let_go(server: Arc<Server>, by: Instant) -> bool {
                 core = core.strong_count(),
                 server = whole.strong_count(),
                 edge = edge.strong_count(),
-                security = security.strong_count(),
                 "the process is replaced, as the core of the queues is still referred to"
             );
             return false;

@@ -105,7 +105,7 @@ pub(super) const CLUSTER: &[Planted] = planted![
         ["--test=tunnel" "a_client_that_has_said_nothing"]
     "referred-core-unseen": "a core of a deposed owner that is still referred to is not noticed"
         "crates/server/src/serve.rs": "    while core.strong_count() > 0 {\n"
-        => "    while core.strong_count() > 9 {\n";
+        => "    while core.strong_count() > 999 {\n";
         ["--bin=quintet" "a_core_that_is_still_referred_to"]
     "post-holds-core": "a webhook that does not answer keeps its owner from following"
         "crates/ops/src/webhooks.rs": "Err(TryRecvError::Empty) if !self.stops() => {\n"
