@@ -267,11 +267,9 @@ const LET_GO: Duration = Duration::from_secs(1);
 fn is_let_go(server: Arc<Server>, by: Instant) -> bool {
     let (core, whole) = (Arc::downgrade(&server.core), Arc::downgrade(&server));
     let edge = Arc::downgrade(&server.edge);
-    // It may take long to free all messages, which is nobody's business.
+    // It may take long to free all messages. Where there is no thread for it this one does.
     let thread = std::thread::Builder::new().name("free".to_owned());
-    if let Err(error) = thread.spawn(move || drop(server)) {
-        tracing::debug!("the messages are freed here, as there is no thread: {error}");
-    }
+    thread.spawn(move || drop(server)).ok();
     while core.strong_count() > 0 {
         if Instant::now() >= by {
             tracing::warn!(
