@@ -456,12 +456,35 @@ fn a_core_is_let_go_and_opened_again_while_another_serves() {
     let other = Running::start(elsewhere.path(), 1, SyncPolicy::Always);
     let next = || Command::Take(take(&["work"], Wait::No, false));
     let mut before = Vec::new();
+    let hooks = dir.path().join("hooks.lua");
+    std::fs::write(&hooks, "function before_put(msg) end").expect("written");
     for round in 0..3_u8 {
-        let running = Running::start(dir.path(), 4, SyncPolicy::Always);
+        let running = Running::by(Config {
+            data: dir.path().to_owned(),
+            shards: 4,
+            hooks: hooks.to_str().expect("text").to_owned(),
+            ..Config::default()
+        });
         assert_eq!(bodies(&running.ask(next())), before);
         running.ask(put("work", &[round]));
         before = vec![vec![round]];
         let core = Arc::downgrade(&running.server.core);
+        let control = start_control(&running.server).expect("a thread");
+        let (mut client, stream) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        stream.set_nonblocking(true).expect("set");
+        let forwarded = quintet_http::ForwardedConnection {
+            stream: quintet_http::Connected::Unix(stream),
+            peer: None,
+            identity: None,
+            known: None,
+            counted: None,
+        };
+        control.forwarding().take(0, forwarded);
+        let request = b"GET /api/v1/queues HTTP/1.1\r\nhost: q\r\nconnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut client, request).expect("sent");
+        let reply = std::io::read_to_string(client).expect("a reply");
+        assert!(reply.starts_with("HTTP/1.1 "), "{reply}");
+        assert!(control.stop(Duration::from_secs(1)));
         assert!(is_let_go(running.end(), Instant::now() + PATIENCE));
         assert!(core.upgrade().is_none());
         other.ask(put("work", &[round]));
