@@ -99,7 +99,7 @@ struct Process {
     tls: Arc<Tls>,
     orders: Sender<Order>,
     inbox: Receiver<Order>,
-    /// It was told to stop.
+    /// Set by the first signal to stop.
     stops: Arc<AtomicBool>,
 }
 
