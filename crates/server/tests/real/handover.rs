@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::common::text;
+use crate::common::{faults, text};
 use crate::node::{Cluster, Node, first_to_say};
 use crate::servers::until;
 use crate::{drain, put};
@@ -105,6 +105,40 @@ fn queues_move_to_and_fro_between_the_same_processes() {
     for node in nodes.iter().chain([&c]) {
         assert!(!was_replaced(node), "{}", node.name());
     }
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_thread_that_does_not_end_keeps_no_node_from_following() {
+    let cluster = Cluster::start("stuck");
+    let faults = faults(&cluster.dir().join("a"));
+    let mut a = cluster.node_under("a", "", &faults);
+    a.wait_for("quintet owner");
+    let mut b = cluster.node("b", PATIENT);
+    b.wait_for("quintet standby of a");
+    let mut client = a.client();
+    let mut all = put(&mut client, "before", 10);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", a.child.id())).expect("it runs");
+    let mut threads = threads.map(|thread| thread.expect("a thread").path());
+    let history = threads.find(|thread| {
+        let name = std::fs::read(thread.join("comm")).unwrap_or_default();
+        text(&name).trim_end() == "history"
+    });
+    let id = history
+        .as_ref()
+        .and_then(|thread| thread.file_name()?.to_str());
+    let id: u64 = id.expect("its thread").parse().expect("a number");
+    faults.hold(id);
+    until("it is held", || (faults.held() == id).then_some(()));
+    until("it is moved", || {
+        (cluster.order("a", &["move", "0", "b"]).0 == 0).then_some(())
+    });
+    // Its next process has this connection.
+    all.extend(put(&mut client, "after", 10));
+    a.wait_for("quintet standby of b");
+    assert!(was_replaced(&a));
+    faults.hold(0);
+    assert_eq!(drain(&mut b.client()), all);
 }
 
 #[test]
