@@ -366,8 +366,8 @@ mod tests {
     #[test]
     fn a_process_that_stays_claims_what_a_next_one_would_get() {
         let address = Address::local(0);
-        let open = || [(); 2].map(|()| Bound::open(&address).expect("a port"));
-        let ports = |all: &[Bound; 2]| all.each_ref().map(|one| one.address.clone());
+        let open = || [(); 3].map(|()| Bound::open(&address).expect("a port"));
+        let ports = |all: &[Bound; 3]| all.each_ref().map(|one| one.address.clone());
         let before = open();
         for bound in &before {
             keep(address.to_string(), bound.duplicate().expect("a file"));
