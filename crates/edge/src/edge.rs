@@ -154,6 +154,11 @@ impl Limits {
         Duration::from_millis(self.stop_wait_ms.load(Ordering::Relaxed))
     }
 
+    /// Connections get no time for their last replies.
+    pub fn cut(&self) {
+        self.stop_wait_ms.store(0, Ordering::Relaxed);
+    }
+
     fn of(config: &Config) -> Self {
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let limits = Self {

@@ -47,15 +47,18 @@ pub struct Server {
 
 /// A group's log as JetStream keeps it.
 ///
-/// Calls return at once; answers come on its own thread, which ends with it.
+/// Calls return at once; answers come on its own thread, which ends with it and its buckets.
 pub struct JetStream {
     names: Names,
     inner: Arc<Inner>,
     appends: mpsc::UnboundedSender<Append>,
     runtime: Handle,
     /// Dropped, the thread ends.
-    _alive: tokio::sync::oneshot::Sender<()>,
+    alive: Alive,
 }
+
+/// Its thread goes on as long as one of these is there.
+pub(crate) type Alive = Arc<tokio::sync::oneshot::Sender<()>>;
 
 struct Inner {
     names: Names,
@@ -140,7 +143,7 @@ impl JetStream {
             inner,
             appends,
             runtime: handle,
-            _alive: alive,
+            alive: Arc::new(alive),
         })
     }
 
@@ -205,8 +208,7 @@ impl JetStream {
         Config::of_log(&self.names, replicas, &[], "").faults(&info.config)
     }
 
-    /// The bucket of the group's runs, made if there is none, kept by so many servers. It works for
-    /// as long as this lives.
+    /// The bucket of the group's runs, made if there is none, kept by so many servers.
     ///
     /// # Errors
     /// [`Error::Bucket`].
@@ -228,7 +230,10 @@ impl JetStream {
         let context = async_nats::jetstream::new(self.inner.near.client.clone());
         let opened = objects::open(context, name.clone(), replicas, placement_tags.to_vec());
         match self.runtime.block_on(opened) {
-            Ok(opened) => Ok(Objects::new(self.runtime.clone(), name, opened)),
+            Ok(opened) => {
+                let alive = Arc::clone(&self.alive);
+                Ok(Objects::new((self.runtime.clone(), alive), name, opened))
+            }
             Err(why) => Err(Error::Bucket(name, why)),
         }
     }

@@ -24,6 +24,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{runtime::Handle, time::timeout};
 
 use crate::{
+    client::Alive,
     connect,
     fetch::{Place, fetch},
 };
@@ -46,6 +47,8 @@ const SLOWEST: u64 = 256 << 10;
 /// Every call waits, and so must not be made from an answer.
 pub struct Objects {
     runtime: Handle,
+    /// A call that waits for a thread that has ended would end the process.
+    _alive: Alive,
     store: ObjectStore,
     context: jetstream::Context,
     stream: jetstream::stream::Stream,
@@ -127,10 +130,11 @@ fn digest_of(content: Sha256) -> String {
 }
 
 impl Objects {
-    pub(crate) fn new(runtime: Handle, bucket: String, opened: Opened) -> Self {
+    pub(crate) fn new((runtime, alive): (Handle, Alive), bucket: String, opened: Opened) -> Self {
         let (store, context, stream) = opened;
         Self {
             runtime,
+            _alive: alive,
             store,
             context,
             stream,

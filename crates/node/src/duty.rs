@@ -1,5 +1,6 @@
 //! The user of a node's member: the replay of this server's queues.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -14,7 +15,7 @@ use quintet_types::Settings;
 use super::copies::Copies;
 use super::lags::Lags;
 use super::runs::Runs;
-use super::{Serving, say, step_down};
+use super::{Serving, say};
 
 /// Reports of the member to the rest of the process.
 pub(super) struct MemberSignals {
@@ -22,6 +23,8 @@ pub(super) struct MemberSignals {
     pub(super) group: u16,
     /// How the main thread is woken.
     pub(super) orders: Sender<Order>,
+    /// The ownership ends already.
+    pub(super) leaves: AtomicBool,
     pub(super) happened: Mutex<Happened>,
     pub(super) core: Serving,
     pub(super) owners: watch::Sender<Owners>,
@@ -65,7 +68,9 @@ impl MemberSignals {
 
     /// This node, which owns, is to let another.
     pub(super) fn order_hand_over(&self) {
-        self.orders.send(Order::HandOver).unwrap_or_default();
+        if !self.leaves.load(Ordering::SeqCst) {
+            self.orders.send(Order::HandOver).unwrap_or_default();
+        }
     }
 
     /// Somebody else says who owns; what this node knows itself may be older.
@@ -164,7 +169,7 @@ impl Duty for Work {
     }
 
     fn step_down(&mut self, why: LogError) {
-        step_down(self.signals.group, &why);
+        self.signals.step_down(&why);
     }
 
     fn failed(&mut self, why: LogError) {

@@ -8,9 +8,10 @@ use anyhow::{Result, bail};
 use quintet_cluster::ClusterId;
 use quintet_host::{Core, Handoff, locked};
 use quintet_log::LogError;
-use quintet_process::{End, again};
+use quintet_process::{End, Order, again};
 use quintet_proxy::Hint;
 
+use super::duty::MemberSignals;
 use super::word::Word;
 use super::{Node, say};
 
@@ -18,10 +19,13 @@ use super::{Node, say};
 /// whose clients read slowly are given more, while it does.
 const OWED: Duration = Duration::from_millis(100);
 
+/// Threads of a node that is to follow are given so long to end. Its clients wait meanwhile.
+const ENDS: Duration = Duration::from_secs(1);
+
 /// This process ends, also if it does not own the log.
 static STOPPING: AtomicBool = AtomicBool::new(false);
 
-/// The threads that a node ends before its process ends, each step with a deadline.
+/// The threads that a node ends before it stops or follows, each step with a deadline.
 pub trait Threads {
     /// Clients' connections that are open.
     fn connections(&self) -> u64;
@@ -35,13 +39,44 @@ pub trait Threads {
     fn end(&mut self, by: Instant) -> bool;
 }
 
-/// If this process has to stop, it does so now that another node owns the log: it would not
-/// begin again to follow.
-pub(super) fn end_if_stopping(group: u16, why: &LogError) {
+/// If this process has to stop, it does so now that another node owns the log: it would not follow.
+fn end_if_stopping(group: u16, why: &LogError) {
     if STOPPING.load(Ordering::SeqCst) {
         tracing::warn!(group, "another node owns the queues already: {why}");
         again::end_children();
         std::process::exit(0);
+    }
+}
+
+impl MemberSignals {
+    /// Nothing more is answered, and this node follows. Its process is replaced if it does not let
+    /// go of the queues soon, or does not serve them yet.
+    pub(super) fn step_down(&self, why: &LogError) {
+        end_if_stopping(self.group, why);
+        // Several threads find out at once, also while it hands over.
+        if self.leaves.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        tracing::warn!(
+            group = self.group,
+            "this node no longer owns the queues: {why}"
+        );
+        say("quintet deposed");
+        let Some(core) = self.core.get().cloned() else {
+            again::begin()
+        };
+        self.orders.send(Order::StepDown).unwrap_or_default();
+        let waits = move || {
+            std::thread::sleep(ENDS);
+            if core.strong_count() > 0 {
+                tracing::warn!("the queues are still referred to, so the process is replaced");
+                again::begin();
+            }
+        };
+        let thread = std::thread::Builder::new().name("deposed".to_owned());
+        if thread.spawn(waits).is_err() {
+            again::begin();
+        }
     }
 }
 
@@ -52,8 +87,8 @@ impl Node {
         self.signals.order_hand_over();
     }
 
-    /// Tells the next process which node is to own, where that is known: it brings clients there
-    /// before it has reached JetStream.
+    /// Leaves word which node is to own, where that is known: this node, following, brings clients
+    /// there before it has reached JetStream.
     fn leave_word(&self, successor: &str) {
         let teller = self.teller.get().and_then(Weak::upgrade);
         let seen = locked(&self.seen);
@@ -72,32 +107,18 @@ impl Node {
         }
     }
 
-    /// Lets another node own the queues, and ends, or begins again to follow.
-    ///
-    /// # Errors
-    /// The last decided commands may be lost; none of them was acknowledged.
-    pub fn leave(
-        self: &Arc<Self>,
-        core: &Core,
-        stop_wait: Duration,
-        threads: &mut dyn Threads,
-        end: End,
-    ) -> Result<()> {
-        STOPPING.store(end == End::Stop, Ordering::SeqCst);
-        let successor = locked(&self.successor).take();
-        let successor = successor
-            .or_else(|| self.best_successor())
-            .unwrap_or_default();
-        let (began, open) = (Instant::now(), threads.connections());
-        self.proxy_listeners.serve_no_more();
-        if end == End::HandOver {
-            // Another thread may find out first that the successor owns, and begin again.
-            self.leave_word(&successor);
-        }
-        threads.end_io(began + OWED);
-        let outcome = core.handoff(&successor, self.handover_wait);
+    /// The node that somebody has named as the next owner, or the one that should be; empty: any.
+    fn next_owner(&self) -> String {
+        let named = locked(&self.successor).take();
+        let next = named.or_else(|| self.best_successor());
+        next.unwrap_or_default()
+    }
+
+    /// Names the successor in the log.
+    fn hand_off(&self, core: &Core, successor: &str, began: Instant) -> Handoff {
+        let outcome = core.handoff(successor, self.handover_wait);
         let (took, group) = (began.elapsed().as_millis(), core.group());
-        let to = match successor.as_str() {
+        let to = match successor {
             "" => "any standby",
             successor => successor,
         };
@@ -113,12 +134,52 @@ impl Node {
                 );
             }
         }
+        outcome
+    }
+
+    /// Lets another node own the queues, and ends its part in the ownership. Where a thread does not
+    /// end soon, a node that hands over replaces its process instead.
+    ///
+    /// # Errors
+    /// The last decided commands may be lost; none of them was acknowledged.
+    pub fn leave(
+        self: &Arc<Self>,
+        core: &Core,
+        stop_wait: Duration,
+        threads: &mut dyn Threads,
+        end: End,
+    ) -> Result<()> {
+        STOPPING.store(end == End::Stop, Ordering::SeqCst);
+        self.signals.leaves.store(true, Ordering::SeqCst);
+        let successor = match end {
+            End::Deposed => String::new(),
+            End::Stop | End::HandOver => self.next_owner(),
+        };
+        let (began, open) = (Instant::now(), threads.connections());
+        self.proxy_listeners.serve_no_more();
+        let outcome = match end {
+            End::Deposed => Handoff::Unsaid,
+            End::Stop | End::HandOver => {
+                if end == End::HandOver {
+                    self.leave_word(&successor);
+                }
+                threads.end_io(began + OWED);
+                self.hand_off(core, &successor, began)
+            }
+        };
         threads.end_io(began + stop_wait);
-        if end == End::HandOver {
+        if end != End::Stop {
             let kept = again::kept_connections();
             tracing::info!("{kept} of {open} client connections are kept, the others are closed");
-            say("quintet handed over");
-            again::begin();
+            if end == End::HandOver {
+                say("quintet handed over");
+            }
+            if !threads.end(Instant::now() + ENDS) {
+                tracing::warn!("a thread has not ended in time, so the process is replaced");
+                again::begin();
+            }
+            self.proxy_listeners.close();
+            return Ok(());
         }
         // What they still do nobody waits for: a purge without a quorum never ends.
         threads.end(Instant::now() + self.handover_wait);
@@ -132,7 +193,7 @@ impl Node {
         }
         if let Err(error) = core.end_in_order() {
             tracing::warn!(
-                group,
+                group = core.group(),
                 "cannot complete the mirror of the log, so no server can open it alone: {error}"
             );
         }

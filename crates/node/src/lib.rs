@@ -19,7 +19,7 @@ mod word;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -113,7 +113,10 @@ impl Ownership {
         match opened {
             Ok(opened) => Ok((opened, self.node)),
             Err(error) => match error.downcast_ref::<LogError>() {
-                Some(lost) if is_lost(lost) => step_down(self.node.group(), lost),
+                Some(lost) if is_lost(lost) => {
+                    self.node.signals.step_down(lost);
+                    again::begin()
+                }
                 _ => Err(error),
             },
         }
@@ -126,9 +129,9 @@ impl Node {
         self.signals.group
     }
 
-    /// The owner of the shards that decide on this node.
+    /// The receiver of the log's failure.
     pub fn owner(&self) -> Box<dyn Owner> {
-        Box::new(StepsDown(self.group()))
+        Box::new(StepsDown(Arc::clone(&self.signals)))
     }
 
     /// A sentence with node, role and epoch: `n1 is owner in epoch 3`.
@@ -210,20 +213,20 @@ impl Node {
     }
 }
 
-/// The log of the group with this number failed: it is another node's now, or the disk or the
-/// stream is not what it was.
-struct StepsDown(u16);
+/// A node's log failed: it is another's now, or the disk or the stream is not what it was.
+struct StepsDown(Arc<MemberSignals>);
 
 impl Owner for StepsDown {
     fn group(&self) -> u16 {
-        self.0
+        self.0.group
     }
 
     fn log_failed(&self, error: &LogError) {
         if is_lost(error) {
-            step_down(self.0, error);
+            self.0.step_down(error);
+            return;
         }
-        tracing::error!(group = self.0, "stopping: {error}");
+        tracing::error!(group = self.0.group, "stopping: {error}");
         eprintln!("quintet: stopping: cannot write the log: {error}");
         std::process::exit(1);
     }
@@ -232,18 +235,6 @@ impl Owner for StepsDown {
 /// Somebody else owns the log; or what it has is to be read again to know.
 fn is_lost(error: &LogError) -> bool {
     matches!(error, LogError::Fenced { .. } | LogError::BadEntry { .. })
-}
-
-/// Nothing more is answered; the process begins again, and follows.
-fn step_down(group: u16, why: &LogError) -> ! {
-    leave::end_if_stopping(group, why);
-    static SAID: Once = Once::new();
-    // Several threads find out at once.
-    SAID.call_once(|| {
-        tracing::warn!(group, "this node no longer owns the queues: {why}");
-        say("quintet deposed");
-    });
-    again::begin()
 }
 
 /// A line for supervisors and tests.
@@ -288,7 +279,7 @@ pub fn follow(
     let peer_listener = proxy_listeners::open_peer_listener(config)?;
     let (proxy, (owners, known)) = (ProxyListeners::default(), watch::channel(Owners::Nobody));
     let settings = |of| proxy_listeners::settings(of, tls.clone(), connections);
-    // The process before this has handed off: its clients need not wait for what follows.
+    // This node has just handed off: its clients need not wait for what follows.
     let word = again::word_left().and_then(|word| Word::from_text(&word));
     if let Some(word) = &word {
         owners.send_replace(Owners::Other(word.successor.clone()));
@@ -339,6 +330,7 @@ pub fn follow(
     let signals = Arc::new(MemberSignals {
         group: stream.names().group,
         orders: orders.clone(),
+        leaves: AtomicBool::new(false),
         happened: Default::default(),
         core: OnceLock::new(),
         owners,
@@ -442,7 +434,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
                 }
             }
             // It owns no longer, or not yet.
-            Order::HandOver => {}
+            Order::HandOver | Order::StepDown => {}
             Order::Reload(..) => reload(),
             Order::Drain(_) => {
                 tracing::warn!("this node does not own the queues, so there is nothing to drain");
@@ -489,7 +481,13 @@ fn until<T>(
 fn pause(inbox: &Receiver<Order>) -> bool {
     match inbox.recv_timeout(AGAIN) {
         Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => false,
-        Ok(Order::Reload(..) | Order::Drain(_) | Order::ClusterChanged | Order::HandOver)
+        Ok(
+            Order::Reload(..)
+            | Order::Drain(_)
+            | Order::ClusterChanged
+            | Order::HandOver
+            | Order::StepDown,
+        )
         | Err(RecvTimeoutError::Timeout) => true,
     }
 }

@@ -71,7 +71,7 @@ pub fn socket(bound: &Bound) -> std::io::Result<Socket> {
     })
 }
 
-/// Connections that the process before this had at a listener, and left without state.
+/// Connections that this node had at a listener when it owned, and left without state.
 pub fn earlier(protocol: &str, bound: &Bound) -> Vec<Stream> {
     let sockets = again::connections(protocol, &bound.address.to_string());
     let sockets = sockets.into_iter();

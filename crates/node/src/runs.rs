@@ -154,14 +154,17 @@ impl Runs {
             let mut cleared: Option<Instant> = None;
             loop {
                 std::thread::sleep(CLEAR);
-                let (Some(runs), Some(core)) = (runs.upgrade(), core.upgrade()) else {
+                let serves = core.strong_count() > 0;
+                let Some(runs) = runs.upgrade().filter(|_| serves) else {
                     return;
                 };
+                // A node that steps down does not wait for the servers' answers.
+                let is_left_over = |run| core.upgrade().is_some_and(|core| core.is_left_over(run));
                 let due = cleared.is_none_or(|cleared| cleared.elapsed() > CLEAR_ALL);
                 if !due && !runs.has_removed() {
                     continue;
                 }
-                match runs.clear(&|run| core.is_left_over(run)) {
+                match runs.clear(&is_left_over) {
                     Ok(()) => cleared = Some(Instant::now()),
                     Err(error) => tracing::debug!("cannot remove unneeded runs: {error}"),
                 }

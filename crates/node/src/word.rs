@@ -1,10 +1,10 @@
-//! The word that an owner leaves its next process: who is to own, so that its clients are brought
-//! there before that process has reached JetStream.
+//! The word that an owner leaves itself as the one that follows, or its next process: who is to
+//! own, so that its clients are brought there before JetStream is reached.
 
 use quintet_cluster::ClusterId;
 use quintet_proxy::Hint;
 
-/// The new owner, as far as the next process need not ask.
+/// The new owner, as far as the node need not ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) cluster: ClusterId,

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -133,8 +134,7 @@ impl Webhooks {
         self.rows.len()
     }
 
-    /// The thread of one of them: runs until [`Webhooks::stop`], and up to [`PATIENCE`] longer
-    /// where a request is on its way.
+    /// The thread of one of them: runs until [`Webhooks::stop`].
     pub fn run(&self, index: usize, client_api: &dyn ClientApi) {
         if let Some(row) = self.rows.get(index) {
             let client = ScopedClient::new(client_api);
@@ -330,6 +330,7 @@ impl Sender<'_> {
                     }
                     return true;
                 }
+                Err(_) if self.stops() => return false,
                 Err(why) => {
                     self.row.failures.fetch_add(1, Ordering::Relaxed);
                     // Once, however long it lasts.
@@ -346,17 +347,37 @@ impl Sender<'_> {
         }
     }
 
+    /// Posts in a thread of its own, for which nobody waits once all end.
     fn post(&self, body: &str) -> Result<(), String> {
         let webhook = &self.row.webhook;
-        let mut request = self.hooks.agent.post(&webhook.url);
-        request = request.header("content-type", "application/json");
-        if let Some(secret) = &webhook.secret {
-            request = request.header("quintet-signature", signature(secret, body));
-        }
-        let reply = request.send(body).map_err(|error| error.to_string())?;
-        match reply.status().as_u16() {
-            200..=299 => Ok(()),
-            status => Err(format!("status {status}")),
+        let secret = webhook.secret.as_ref();
+        let signed = secret.map(|secret| signature(secret, body));
+        let (agent, url) = (self.hooks.agent.clone(), webhook.url.clone());
+        let (body, work) = (body.to_owned(), Arc::clone(&self.row.work));
+        let (sender, answered) = channel();
+        let posts = move || {
+            let mut request = agent.post(&url);
+            request = request.header("content-type", "application/json");
+            if let Some(signed) = signed {
+                request = request.header("quintet-signature", signed);
+            }
+            let status = request.send(&*body).map(|reply| reply.status().as_u16());
+            let status = status.map_err(|error| error.to_string());
+            sender.send(status).unwrap_or_default();
+            work.raise();
+        };
+        let thread = std::thread::Builder::new().name("webhook-post".to_owned());
+        thread.spawn(posts).map_err(|error| error.to_string())?;
+        loop {
+            match answered.try_recv() {
+                Ok(Ok(200..=299)) => return Ok(()),
+                Ok(Ok(status)) => return Err(format!("status {status}")),
+                Ok(Err(why)) => return Err(why),
+                Err(TryRecvError::Empty) if !self.stops() => {
+                    self.row.work.wait_for(PATIENCE);
+                }
+                Err(_) => return Err("no reply in time".to_owned()),
+            }
         }
     }
 

@@ -1,11 +1,11 @@
-//! This process, replaced by a new one of the same program with the same arguments, to which the
-//! listening sockets are handed on: clients that come meanwhile wait instead of being refused.
+//! Listening sockets and client connections without state that outlive an ownership of the queues:
+//! clients that come meanwhile wait instead of being refused.
 //!
-//! They go as systemd hands them to a service, with one variable beside that says what each was
-//! configured as. Without it they are systemd's own (socket activation), and each is the listener
-//! of the address it is bound to.
-//!
-//! Client connections without state go the same way ([`keep_connection`]).
+//! This process claims them again itself ([`stay`]). If it cannot let go of the ownership, a new one
+//! of the same program with the same arguments replaces it ([`begin`]). To that they go as systemd
+//! hands them to a service, with one variable beside that says what each was configured as. Without
+//! it they are systemd's own (socket activation), and each is the listener of the address it is
+//! bound to.
 
 use std::env;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -35,7 +35,7 @@ const FIRST: usize = 3;
 static KEPT: Mutex<Vec<(String, OwnedFd)>> = Mutex::new(Vec::new());
 /// Client connections that it gets.
 static GOING_ON: Mutex<Connections> = Mutex::new(Connections::new());
-/// Sockets that the process before this, or systemd, has left.
+/// Sockets that the process before this, systemd, or an ownership of this process has left.
 static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
 /// Descriptors kept free for those that are handed on: they are replaced while other threads still
 /// run, which must not find another file behind one of theirs.
@@ -43,8 +43,10 @@ static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 /// How long it is waited for what was started to end.
 const CHILDREN: Duration = Duration::from_secs(1);
 static GOING: AtomicBool = AtomicBool::new(false);
-/// Another process listens on the same sockets after this one.
+/// Another process, or a later ownership, listens on the same sockets after this one.
 static HANDS_ON: AtomicBool = AtomicBool::new(false);
+/// Client connections are not handed on.
+static CUTS: AtomicBool = AtomicBool::new(false);
 
 struct Left {
     /// With the addresses they are configured as.
@@ -90,9 +92,10 @@ pub fn keep(address: String, socket: OwnedFd) {
 }
 
 /// The next process gets this connection of a client, which has no state: it came to the listener
-/// of this protocol and bound address. False: it is closed, as there are too many.
+/// of this protocol and bound address. False: it is closed, as there are too many or none is kept.
 pub fn keep_connection(protocol: &str, address: &str, socket: OwnedFd) -> bool {
-    locked(&GOING_ON).add(listener(protocol, address), socket)
+    let cuts = CUTS.load(Ordering::SeqCst);
+    !cuts && locked(&GOING_ON).add(listener(protocol, address), socket)
 }
 
 /// Connections that the next process gets.
@@ -123,14 +126,36 @@ fn listener(protocol: &str, address: &str) -> String {
     format!("{protocol} {address}")
 }
 
-/// From now on socket files stay when this process closes its listeners: it will begin again.
-pub fn hand_on() {
+/// From now on socket files stay when this process closes its listeners: it will listen again.
+/// `connections`: those without state are handed on as well.
+pub fn hand_on(connections: bool) {
+    CUTS.store(!connections, Ordering::SeqCst);
     HANDS_ON.store(true, Ordering::SeqCst);
 }
 
 /// Whether they stay.
 pub fn hands_on() -> bool {
     HANDS_ON.load(Ordering::SeqCst)
+}
+
+/// This process goes on in place of a next one, and gets everything that was kept for that. The
+/// listeners that had the sockets are closed.
+pub fn stay() {
+    let kept = std::mem::take(&mut *locked(&KEPT)).into_iter();
+    let sockets = kept.map(|(address, socket)| {
+        let handed = match address.starts_with("unix:") {
+            true => Handed::Unix(socket.into(), false),
+            false => Handed::Tcp(socket.into()),
+        };
+        (address, handed)
+    });
+    *locked(LEFT.get_or_init(|| Mutex::new(Left::read()))) = Left {
+        sockets: sockets.collect(),
+        connections: std::mem::take(&mut *locked(&GOING_ON)),
+        activated: false,
+    };
+    HANDS_ON.store(false, Ordering::SeqCst);
+    CUTS.store(false, Ordering::SeqCst);
 }
 
 /// Whether [`handed`] has a socket for `address`.
@@ -143,7 +168,8 @@ pub fn will_hand(address: &str) -> bool {
 pub fn handed(address: &str) -> Option<Handed> {
     let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
     let number = left.sockets.iter().position(|(one, _)| one == address)?;
-    Some(left.sockets.swap_remove(number).1)
+    // In their order: several may be configured as the same port 0.
+    Some(left.sockets.remove(number).1)
 }
 
 /// Looks whether every socket of systemd's is some listener's: a client of another would
@@ -326,4 +352,43 @@ fn replace() -> std::io::Error {
     // The new one is to learn what the operator had given.
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(modes::initial_umask()));
     command.exec()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use quintet_config::Address;
+
+    use super::*;
+    use crate::Bound;
+
+    #[test]
+    fn a_process_that_stays_claims_what_a_next_one_would_get() {
+        let address = Address::local(0);
+        let open = || [(); 3].map(|()| Bound::open(&address).expect("a port"));
+        let ports = |all: &[Bound; 3]| all.each_ref().map(|one| one.address.clone());
+        let before = open();
+        for bound in &before {
+            keep(address.to_string(), bound.duplicate().expect("a file"));
+        }
+        let (_client, server) = UnixStream::pair().expect("a pair");
+        assert!(keep_connection("memcache", "a", server.into()));
+        leave_word("b owns".to_owned());
+        hand_on(true);
+        let expected = ports(&before);
+        drop(before);
+        stay();
+        assert!(!hands_on());
+        assert_eq!(ports(&open()), expected, "in their order");
+        assert_eq!(word_left().as_deref(), Some("b owns"));
+        assert_eq!(connections("memcache", "a").len(), 1);
+        assert_eq!(kept_connections(), 0);
+        // A deposed owner closes them.
+        let (_client, server) = UnixStream::pair().expect("a pair");
+        hand_on(false);
+        assert!(!keep_connection("memcache", "a", server.into()));
+        stay();
+        assert!(!will_hand(&address.to_string()));
+    }
 }

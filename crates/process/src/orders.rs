@@ -15,6 +15,8 @@ pub enum Order {
     ClusterChanged,
     /// Let another node own the queues.
     HandOver,
+    /// Another node may own them already.
+    StepDown,
 }
 
 /// Why a server that owned its queues serves no more.
@@ -23,4 +25,6 @@ pub enum End {
     Stop,
     /// Another node is to own them; this one follows.
     HandOver,
+    /// Another node may own them already: nothing more is answered, and this one follows.
+    Deposed,
 }

@@ -11,6 +11,7 @@ use quintet_tls::Secure;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
+use tokio_util::either::Either;
 
 use crate::counts::{CountGuard, count};
 use crate::line::Tunnel;
@@ -219,7 +220,7 @@ impl Entrance {
                         // However it ends: what is wrong with it shows when it is read.
                         timeout(rests, readable(&stream)).await.ok();
                     }
-                    tunnel::run(shared, stream, tunnel).await;
+                    tunnel::run(shared, Either::Left(stream), tunnel).await;
                 }
                 Some(tls) => secure::run(shared, stream, tunnel, tls, counted).await,
             }

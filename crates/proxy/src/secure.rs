@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use crate::line::Tunnel;
 use crate::shared::{DropGuard, Shared};
@@ -24,7 +25,7 @@ pub(crate) async fn run(
 ) {
     let stream = match client {
         // A unix socket is on this machine.
-        Plain::Right(_) => return tunnel::run(shared, client, tunnel).await,
+        Plain::Right(_) => return tunnel::run(shared, Either::Left(client), tunnel).await,
         Plain::Left(stream) => stream,
     };
     let shaken = timeout(tls.shared.handshake_time(), handshake(stream, &tls)).await;
@@ -34,7 +35,7 @@ pub(crate) async fn run(
             let _opened = tls.shared.open_until_dropped();
             let identity = identity(client.get_ref().1.peer_certificates());
             tunnel.principal = identity.map_or_else(String::new, |who| who.to_text());
-            tunnel::run(shared, client, tunnel).await;
+            tunnel::run(shared, Either::Right(Box::new(client)), tunnel).await;
         }
         Err(error) => {
             tls.shared

@@ -41,6 +41,11 @@ pub trait Intake: Send + Sync {
 
     /// Takes a connection that was admitted.
     fn take(&self, client: Client);
+
+    /// The same, of one that came to this node's own listener, as if that had accepted it now.
+    fn adopt(&self, client: Client) {
+        self.take(client);
+    }
 }
 
 /// Limits and protection of client connections that a node passes on.

@@ -61,6 +61,14 @@ pub(crate) async fn in_thread<T: Send + 'static>(
     done.await.map_err(io::Error::other)
 }
 
+/// The same as it was before.
+pub(crate) fn into_std(stream: Plain) -> io::Result<Stream> {
+    Ok(match stream {
+        Plain::Left(stream) => Stream::Tcp(stream.into_std()?),
+        Plain::Right(stream) => Stream::Unix(stream.into_std()?),
+    })
+}
+
 /// Waits until its client says something, or goes.
 pub(crate) async fn readable(stream: &Plain) -> io::Result<()> {
     match stream {

@@ -1,23 +1,26 @@
 //! The clients' end: a connection waits for an owner, then its bytes flow, both ways, untouched.
+//! Before the first one does, the next owner can take the client as well.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::server;
 use tokio_util::either::Either;
 
 use crate::Owners;
 use crate::counts::{CountGuard, count};
 use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel};
 use crate::peer_connection::{SAY, line_and_more, line_of};
-use crate::shared::{Settings, Shared};
-use crate::socket::{in_thread, set_up_peer_socket};
+use crate::shared::{Client, Intake, Settings, Shared};
+use crate::socket::{Plain, in_thread, into_std, set_up_peer_socket};
 use crate::tls;
 
 /// A node that is there takes a connection much sooner.
@@ -35,6 +38,11 @@ const TOLD_MAX: usize = 64 << 10;
 /// Bytes a client still sends when its connection ends are read for so long: closing a socket with
 /// unread bytes resets it, and the client might never see the last reply.
 const DRAIN: Duration = Duration::from_secs(1);
+/// An owner that hands over ends its connections before others know the next one.
+const NEXT: Duration = Duration::from_secs(1);
+
+/// A client's connection: as it is, or decrypted here.
+pub(crate) type Carrier = Either<Plain, Box<server::TlsStream<TcpStream>>>;
 
 /// Names that are looked up at a time.
 static LOOKUPS: Semaphore = Semaphore::const_new(8);
@@ -51,38 +59,62 @@ struct OpenTunnel {
     epoch: u64,
 }
 
-/// Sees to one client, for as long as it is connected.
-pub(crate) async fn run<C>(shared: Arc<Shared>, client: C, tunnel: Tunnel)
-where
-    C: AsyncRead + AsyncWrite,
-{
-    let mut owners = shared.owners.clone();
-    let deadline = Instant::now() + shared.settings.wait;
-    let found = {
-        let _waits = CountGuard::new(&shared.counts.waiting);
-        timeout_at(deadline, find(&shared, &mut owners, &tunnel)).await
-    };
-    let taken = match found {
-        Ok(Ok(taken)) => taken,
-        Ok(Err(why)) => {
-            let misfits = count(&shared.counts.misfits);
-            // Once per power of two: enough to notice, too little to fill a disk.
-            if misfits.is_power_of_two() {
-                let protocol = tunnel.protocol;
-                tracing::warn!(protocol, "{misfits} connections closed: {why}");
-            }
-            return;
-        }
-        Err(_) => {
-            count(&shared.counts.given_up);
-            return;
-        }
-    };
-    let _tunnels = CountGuard::new(&shared.counts.tunneled);
-    flow(client, taken, owners).await;
+/// The owner of the queues.
+enum Found {
+    /// Another node, or this one for a client whose bytes are decrypted.
+    Tunnel(OpenTunnel),
+    Here(Arc<dyn Intake>),
 }
 
-/// A peer connection to the owner. Tries until there is one.
+/// Sees to one client, for as long as it is connected.
+pub(crate) async fn run(shared: Arc<Shared>, mut client: Carrier, tunnel: Tunnel) {
+    let mut owners = shared.owners.clone();
+    loop {
+        let deadline = Instant::now() + shared.settings.wait;
+        let is_plain = matches!(client, Carrier::Left(_));
+        let found = {
+            let _waits = CountGuard::new(&shared.counts.waiting);
+            timeout_at(deadline, find(&shared, &mut owners, &tunnel, is_plain)).await
+        };
+        let taken = match found {
+            Ok(Ok(Found::Tunnel(taken))) => taken,
+            Ok(Ok(Found::Here(intake))) => {
+                if let Carrier::Left(client) = client
+                    && let Ok(stream) = into_std(client)
+                {
+                    intake.adopt(Client { stream, tunnel });
+                }
+                return;
+            }
+            Ok(Err(why)) => {
+                let misfits = count(&shared.counts.misfits);
+                // Once per power of two: enough to notice, too little to fill a disk.
+                if misfits.is_power_of_two() {
+                    let protocol = tunnel.protocol;
+                    tracing::warn!(protocol, "{misfits} connections closed: {why}");
+                }
+                return;
+            }
+            Err(_) => {
+                count(&shared.counts.given_up);
+                return;
+            }
+        };
+        let _tunnels = CountGuard::new(&shared.counts.tunneled);
+        if !flow(&mut client, taken, &mut owners).await {
+            return;
+        }
+    }
+}
+
+/// The service of this node, if it owns the queues and takes this client.
+fn here<'a>(shared: &'a Shared, tunnel: &Tunnel) -> Option<&'a Arc<dyn Intake>> {
+    let serves = shared.owners.borrow().is_us() && !shared.closed.load(Ordering::SeqCst);
+    let intake = shared.intake.get().filter(|_| serves)?;
+    (intake.admits(tunnel) == Ok(true)).then_some(intake)
+}
+
+/// The owner. Tries until there is one.
 ///
 /// # Errors
 /// The owner has no such listener, or does not know this cluster.
@@ -90,10 +122,14 @@ async fn find(
     shared: &Shared,
     owners: &mut watch::Receiver<Owners>,
     tunnel: &Tunnel,
-) -> Result<OpenTunnel, String> {
+    is_plain: bool,
+) -> Result<Found, String> {
     let mut answered: Option<(u64, String)> = None;
     let mut again = AGAIN;
     loop {
+        if is_plain && let Some(intake) = here(shared, tunnel) {
+            return Ok(Found::Here(Arc::clone(intake)));
+        }
         let known = owners.borrow_and_update().hint().cloned();
         let known = known.map(|hint| (hint.epoch, hint.address));
         // The highest epoch is true, from any node.
@@ -102,11 +138,11 @@ async fn find(
         if let Some((epoch, address)) = next {
             match ask(shared, &address, tunnel).await {
                 Ok((peer_connection, Answer::Ok, initial_bytes)) => {
-                    return Ok(OpenTunnel {
+                    return Ok(Found::Tunnel(OpenTunnel {
                         peer_connection,
                         initial_bytes,
                         epoch,
-                    });
+                    }));
                 }
                 Ok((_, Answer::Refused(why), _)) => return Err(why),
                 Ok((_, Answer::Owner(newer, elsewhere), _)) if newer > epoch => {
@@ -200,20 +236,46 @@ pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::R
     })
 }
 
-/// Lets bytes flow until the owner ends the connection, or is no longer owner.
-async fn flow<C>(client: C, taken: OpenTunnel, mut owners: watch::Receiver<Owners>)
-where
-    C: AsyncRead + AsyncWrite,
-{
+/// Returns when a later owner is known.
+async fn deposed(owners: &mut watch::Receiver<Owners>, epoch: u64) {
+    let later = |owners: &Owners| owners.hint().is_some_and(|hint| hint.epoch > epoch);
+    if owners.wait_for(later).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Lets bytes flow until the owner ends the connection, or is no longer owner. True: there were
+/// none, and there is another owner.
+async fn flow(
+    client: &mut Carrier,
+    taken: OpenTunnel,
+    owners: &mut watch::Receiver<Owners>,
+) -> bool {
     let OpenTunnel {
-        peer_connection,
-        initial_bytes,
+        mut peer_connection,
+        mut initial_bytes,
         epoch,
     } = taken;
+    let mut first = Vec::new();
+    if initial_bytes.is_empty() {
+        let has_ended = tokio::select! {
+            _ = client.read_buf(&mut first) => false,
+            _ = peer_connection.read_buf(&mut initial_bytes) => initial_bytes.is_empty(),
+            () = deposed(owners, epoch) => true,
+        };
+        if has_ended && timeout(NEXT, deposed(owners, epoch)).await.is_ok() {
+            return true;
+        }
+    }
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_owner, mut to_owner) = tokio::io::split(peer_connection);
     let up = async {
-        let copied = tokio::io::copy(&mut from_client, &mut to_owner).await;
+        let copied = async {
+            to_owner.write_all(&first).await?;
+            to_owner.flush().await?;
+            tokio::io::copy(&mut from_client, &mut to_owner).await
+        };
+        let copied = copied.await;
         // The owner hears at once of a client that is gone, however it went: it may wait for it.
         if to_owner.shutdown().await.is_ok() && copied.is_ok() {
             // Its client has closed its side; what it is owed may still come.
@@ -226,12 +288,6 @@ where
             tokio::io::copy(&mut from_owner, &mut to_client).await.ok();
         }
     };
-    let deposed = async {
-        let later = |owners: &Owners| owners.hint().is_some_and(|hint| hint.epoch > epoch);
-        if owners.wait_for(later).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
     {
         let mut down = std::pin::pin!(down);
         tokio::select! {
@@ -241,7 +297,7 @@ where
             }
             () = &mut down => {}
             // It can answer nothing any more; if its machine is gone nobody else says so.
-            () = deposed => {}
+            () = deposed(owners, epoch) => {}
         }
     }
     if to_client.shutdown().await.is_ok() {
@@ -249,4 +305,5 @@ where
         let drain = tokio::io::copy(&mut from_client, &mut sink);
         timeout(DRAIN, drain).await.ok();
     }
+    false
 }

@@ -311,6 +311,9 @@ fn a_client_that_waited_at_the_new_owner_is_served() {
         .read_line(&mut received)
         .expect("a line");
     assert_eq!(received, "echo early\n");
+    // As its own client, not over a peer connection to itself.
+    let peers = &owner.proxy.counts().peer_connections;
+    assert_eq!(peers.load(Ordering::Relaxed), 0);
     // From now on its own threads accept; the proxy may have begun to.
     let mut clients = Vec::new();
     owner
@@ -374,6 +377,29 @@ fn a_deposed_owner_is_left() {
     // The old one says nothing any more, as if its machine were gone.
     other.follows(&new, 2);
     assert_eq!(rest(&client), "");
+}
+
+#[test]
+fn a_client_that_has_said_nothing_goes_on_with_the_next_owner() {
+    let (old, new, other) = (
+        node("a", 0, settings()),
+        node("b", 0, settings()),
+        node("c", 0, settings()),
+    );
+    old.owns(1);
+    other.follows(&old, 1);
+    let client = other.client();
+    let peer = client.local_addr().ok();
+    let taken_by = |node: &Running| node.taken.recv_timeout(PATIENCE).expect("a client").peer;
+    assert_eq!(taken_by(&old), peer);
+    new.owns(2);
+    other.follows(&new, 2);
+    assert_eq!(taken_by(&new), peer);
+    // And with its own node, when that owns.
+    other.owns(3);
+    assert_eq!(taken_by(&other), peer);
+    let long = "x".repeat(10_000);
+    assert_eq!(say(&client, &format!("{long}\n")), format!("echo {long}\n"));
 }
 
 #[test]

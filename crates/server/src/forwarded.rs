@@ -82,11 +82,23 @@ impl Intake for PeerIntake {
         };
         // Over a peer connection without certificates, anybody could say so.
         let identity = identity(&tunnel).filter(|_| self.certified);
-        let stream = match stream {
-            Stream::Tcp(stream) => stream.into(),
-            Stream::Unix(stream) => stream.into(),
-        };
-        self.edge.bring(stream, tunnel.peer, listener, identity);
+        self.edge
+            .bring(socket(stream), tunnel.peer, listener, identity);
+    }
+
+    fn adopt(&self, client: Client) {
+        match self.listener(&client.tunnel) {
+            Some(listener) => self.edge.adopt(socket(client.stream), listener),
+            None => self.take(client),
+        }
+    }
+}
+
+/// A client's socket, as I/O threads have it.
+fn socket(stream: Stream) -> quintet_edge::Stream {
+    match stream {
+        Stream::Tcp(stream) => stream.into(),
+        Stream::Unix(stream) => stream.into(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! How the server starts, serves and ends.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -48,7 +48,8 @@ fn reload_limits(command_line: &CommandLine, quotas: &Quotas) {
     }
 }
 
-/// Starts the server, serves until it has to stop, and stops it.
+/// Starts the server, serves until it has to stop, and stops it. A node of a cluster follows, owns
+/// the queues and follows again, as often as that comes.
 ///
 /// # Errors
 /// It could not start; nothing was answered to anyone.
@@ -60,8 +61,6 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
         again::reserve(config.listen.len() + 3)?;
     }
     scripts::check(&config)?;
-    let auth = Auth::new(&config, command_line.config.as_deref())?;
-    let quotas = Arc::new(Quotas::new(&config, Instant::now())?);
     raise_file_limit();
     let _lock = DirLock::acquire(&config.data)?;
     leave_out_taken(&mut config)?;
@@ -69,112 +68,166 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     modes::warn_wider(&config.data);
     let (orders, inbox) = channel();
     let stops = quintet_process::signals::listen(orders.clone())?;
-
-    let is_open = !auth.is_used();
     let tls = Tls::load(&config)?;
     let _watch = Watch::start(&tls)?;
-    // Ports first: a port in use should not cost a replay.
-    let Opened {
-        bound,
-        listening,
-        http,
-        sqs,
-        addresses,
-        proxy_listeners,
-    } = open_listeners(&config, places, &tls)?;
-    again::all_claimed()?;
-    let console = console(&config, &addresses, &tls);
-    let announce = || announce(&addresses, console.as_deref(), is_open);
-    if config.cluster.is_on() {
-        announce();
+    let process = Process {
+        level,
+        watched,
+        audit: Arc::new(Audit::new(&config.data)),
+        command_line,
+        places,
+        tls,
+        orders,
+        inbox,
+        stops,
+    };
+    let mut next = Some(config);
+    while let Some(config) = next {
+        next = process.serve(config)?;
     }
-    let audit = Arc::new(Audit::new(&config.data));
-    let ownership = match config.cluster.is_on() {
-        true => {
-            let connections = places.connections;
-            let (arrivals, log) = (Arc::<Quotas>::clone(&quotas), Arc::<Audit>::clone(&audit));
-            let reload = || reload_limits(&command_line, &quotas);
-            let ours = (&orders, &inbox);
-            match cluster::follow(
-                &config,
-                proxy_listeners,
-                connections,
-                arrivals,
-                log,
-                &reload,
-                ours,
-            )? {
-                Some(ownership) => Some(ownership),
-                // Told to stop before it owned anything.
-                None => return Ok(()),
+    Ok(())
+}
+
+/// The parts of a process that stay while its node follows, owns and follows again.
+struct Process {
+    level: logging::Level,
+    watched: watchdog::Watched,
+    audit: Arc<Audit>,
+    command_line: CommandLine,
+    places: Places,
+    tls: Arc<Tls>,
+    orders: Sender<Order>,
+    inbox: Receiver<Order>,
+    /// Set by the first signal to stop.
+    stops: Arc<AtomicBool>,
+}
+
+impl Process {
+    /// Serves until it has to stop, or until another node is to own the queues: then the answer is
+    /// the configuration to follow by.
+    ///
+    /// # Errors
+    /// As [`run`].
+    fn serve(&self, config: Config) -> Result<Option<Config>> {
+        let (places, tls) = (self.places, Arc::clone(&self.tls));
+        let auth = Auth::new(&config, self.command_line.config.as_deref())?;
+        let quotas = Arc::new(Quotas::new(&config, Instant::now())?);
+        let is_open = !auth.is_used();
+        // Ports first: a port in use should not cost a replay.
+        let Opened {
+            bound,
+            listening,
+            http,
+            sqs,
+            addresses,
+            proxy_listeners,
+        } = open_listeners(&config, places, &tls)?;
+        again::all_claimed()?;
+        let console = console(&config, &addresses, &tls);
+        let announce = || announce(&addresses, console.as_deref(), is_open);
+        if config.cluster.is_on() {
+            announce();
+        }
+        let audit = Arc::<Audit>::clone(&self.audit);
+        let ownership = match config.cluster.is_on() {
+            true => {
+                let connections = places.connections;
+                let (arrivals, log) = (Arc::<Quotas>::clone(&quotas), Arc::<Audit>::clone(&audit));
+                let reload = || reload_limits(&self.command_line, &quotas);
+                let ours = (&self.orders, &self.inbox);
+                match cluster::follow(
+                    &config,
+                    proxy_listeners,
+                    connections,
+                    arrivals,
+                    log,
+                    &reload,
+                    ours,
+                )? {
+                    Some(ownership) => Some(ownership),
+                    // Told to stop before it owned anything.
+                    None => return Ok(None),
+                }
+            }
+            false => None,
+        };
+        let place = (places, auth, quotas, audit);
+        let spans = Arc::default();
+        let traced = Tracing::start(&config, &spans)?;
+        let (server, polls, spares) = open(
+            config,
+            self.command_line.clone(),
+            listening,
+            self.orders.clone(),
+            place,
+            ownership,
+            (tls, spans),
+        )?;
+        if let Some(traced) = &traced {
+            traced.follow(&server.core);
+        }
+        let starting = match &server.node {
+            None => Some(stuck::watch_start(&server.core, Arc::clone(&self.stops))?),
+            Some(_) => None,
+        };
+        let ends = Arc::new(AtomicBool::new(false));
+        server.security.hooks.begin(&server.core);
+        let helpers = start_helpers(&server, spares, &ends)?;
+        server.core.check_room();
+        server.core.catch_up();
+        if server.node.is_none() {
+            // Before anybody is answered, so that `quintet wait` ends behind these lines.
+            announce();
+        }
+        let control = start_control(&server)?;
+        let (io, dispatcher) = start_workers(&server, polls, bound)?;
+        let mut threads = Running {
+            server: Arc::clone(&server),
+            io,
+            dispatcher,
+            helpers,
+            ends,
+        };
+        let config = &server.operations.config;
+        let blobs = server.node.as_ref().map(|node| node.blobs());
+        let client_api = Arc::<Server>::clone(&server);
+        let dispatchers = &server.dispatchers;
+        let mut scripts = Scripts::start(
+            &server.edge,
+            config,
+            client_api,
+            blobs,
+            http,
+            sqs,
+            dispatchers,
+        )?;
+        drop(starting);
+        *locked(&self.watched) = Arc::downgrade(&server.edge);
+        match &server.node {
+            None => say("quintet ready"),
+            Some(node) => {
+                node.serves(&server.core, intake(&server, scripts.forwarding()));
+                say("quintet owner");
             }
         }
-        false => None,
-    };
-    let place = (places, auth, quotas, audit);
-    let spans = Arc::default();
-    let traced = Tracing::start(&config, &spans)?;
-    let (server, polls, spares) = open(
-        config,
-        command_line,
-        listening,
-        orders,
-        place,
-        ownership,
-        (tls, spans),
-    )?;
-    if let Some(traced) = &traced {
-        traced.follow(&server.core);
-    }
-    let starting = match &server.node {
-        None => Some(stuck::watch_start(&server.core, stops)?),
-        Some(_) => None,
-    };
-    let ends = Arc::new(AtomicBool::new(false));
-    server.security.hooks.begin(&server.core);
-    let helpers = start_helpers(&server, spares, &ends)?;
-    server.core.check_room();
-    server.core.catch_up();
-    if server.node.is_none() {
-        // Before anybody is answered, so that `quintet wait` ends behind these lines.
-        announce();
-    }
-    let control = start_control(&server)?;
-    let (io, dispatcher) = start_workers(&server, polls, bound)?;
-    let mut threads = Running {
-        server: Arc::clone(&server),
-        io,
-        dispatcher,
-        helpers,
-        ends,
-    };
-    let config = &server.operations.config;
-    let blobs = server.node.as_ref().map(|node| node.blobs());
-    let client_api = Arc::<Server>::clone(&server);
-    let dispatchers = &server.dispatchers;
-    let mut scripts = Scripts::start(
-        &server.edge,
-        config,
-        client_api,
-        blobs,
-        http,
-        sqs,
-        dispatchers,
-    )?;
-    drop(starting);
-    // Nobody else sets it.
-    let _first = watched.set(Arc::downgrade(&server.edge));
-    match &server.node {
-        None => say("quintet ready"),
-        Some(node) => {
-            node.serves(&server.core, intake(&server, scripts.forwarding()));
-            say("quintet owner");
-        }
-    }
-    notify::ready();
+        notify::ready();
 
-    let end = obey(&mut threads, &inbox, &level, &mut scripts);
-    stop(threads, control, scripts, traced, end)
+        let end = obey(&mut threads, &self.inbox, &self.level, &mut scripts);
+
+        // It asks I/O threads, which end.
+        *locked(&self.watched) = Weak::new();
+        let next = locked(config).clone();
+        let is_alone = server.node.is_none();
+        stop(threads, control, scripts, traced, end)?;
+        if is_alone || end == End::Stop {
+            return Ok(None);
+        }
+        if !is_let_go(server, Instant::now() + LET_GO) {
+            again::begin();
+        }
+        again::stay();
+        Ok(Some(next))
+    }
 }
 
 /// Ends all that serves, as `end` says; what clients are owed they still get.
@@ -191,7 +244,11 @@ fn stop(
     let server = Arc::clone(&threads.server);
     match end {
         End::Stop => notify::stopping(),
-        End::HandOver => again::hand_on(),
+        End::HandOver => again::hand_on(true),
+        End::Deposed => {
+            again::hand_on(false);
+            server.edge.limits.cut();
+        }
     }
     tracing::info!("stopping");
     server.operations.audit.report_all_steps();
@@ -215,6 +272,31 @@ fn stop(
         None => threads.stop(),
         Some(node) => node.leave(&server.core, grace, &mut threads, end),
     }
+}
+
+/// Time for threads that nobody waits for to let go of a core. Clients wait meanwhile.
+const LET_GO: Duration = Duration::from_secs(1);
+
+/// Drops a server whose threads have ended. False: its core is still referred to then.
+fn is_let_go(server: Arc<Server>, by: Instant) -> bool {
+    let (core, whole) = (Arc::downgrade(&server.core), Arc::downgrade(&server));
+    let edge = Arc::downgrade(&server.edge);
+    // It may take long to free all messages. Where there is no thread for it this one does.
+    let thread = std::thread::Builder::new().name("free".to_owned());
+    thread.spawn(move || drop(server)).ok();
+    while core.strong_count() > 0 {
+        if Instant::now() >= by {
+            tracing::warn!(
+                core = core.strong_count(),
+                server = whole.strong_count(),
+                edge = edge.strong_count(),
+                "the process is replaced, as the core of the queues is still referred to"
+            );
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
 }
 
 /// Opens the log: the data directory's, or the one that a node has claimed.
@@ -418,10 +500,10 @@ fn start_helpers(
         }),
     )?;
     for index in 0..server.operations.webhooks.count() {
-        // Nobody waits for its end: a receiver may take its time.
-        let server = Arc::clone(server);
-        let thread = std::thread::Builder::new().name("webhook".to_owned());
-        thread.spawn(move || server.operations.webhooks.run(index, &*server))?;
+        start(
+            "webhook",
+            Box::new(move |server, _| server.operations.webhooks.run(index, &**server)),
+        )?;
     }
     start(
         "history",
@@ -517,6 +599,7 @@ fn obey(
         match order {
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
+            Order::StepDown => return End::Deposed,
             Order::Reload(by, sender) => {
                 let came = server.read_again(by).map(|reloaded| {
                     level.set(&reloaded.log_level);

@@ -3,20 +3,20 @@
 //! (`WatchdogSec=`), and loses nothing that was acknowledged.
 
 use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use quintet_edge::Edge;
+use quintet_host::locked;
 use quintet_process::notify;
 use quintet_types::{Command, StatsOf};
 
-/// The serving part, from when it serves.
-pub(crate) type Watched = Arc<OnceLock<Weak<Edge>>>;
+/// The serving part, as long as it serves.
+pub(crate) type Watched = Arc<Mutex<Weak<Edge>>>;
 
-/// Starts the thread, if systemd wants to hear; it ends with the process. Until
-/// there is a edge, and of a node that stands by, it says only that the
-/// process lives.
+/// Starts the thread, if systemd wants to hear; it ends with the process. While nothing serves, as
+/// on a node that stands by, it says only that the process lives.
 ///
 /// # Errors
 /// There is no thread to be had.
@@ -29,7 +29,7 @@ pub(crate) fn start() -> Result<Watched> {
             loop {
                 // As sd_watchdog_enabled(3) advises, and once more.
                 std::thread::sleep(within / 3);
-                let edge = watched.get().and_then(Weak::upgrade);
+                let edge = locked(&watched).upgrade();
                 if edge.is_none_or(|edge| answers(&edge, within)) {
                     notify::alive();
                 }

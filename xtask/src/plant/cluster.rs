@@ -103,6 +103,22 @@ pub(super) const CLUSTER: &[Planted] = planted![
     "silent-owner-kept": "a tunnel to a silent machine stays open when another node owns"
         "crates/proxy/src/tunnel.rs": "hint.epoch > epoch);" => "hint.epoch > epoch + 9);";
         ["--test=tunnel" "a_deposed_owner_is_left"]
+    "silent-client-left": "a client that has said nothing is closed with its owner"
+        "crates/proxy/src/tunnel.rs": "deposed(owners, epoch)).await.is_ok() {\n"
+        => "deposed(owners, epoch)).await.is_err() {\n";
+        ["--test=tunnel" "a_client_that_has_said_nothing"]
+    "referred-core-unseen": "a core of a deposed owner that is still referred to is not noticed"
+        "crates/server/src/serve.rs": "    while core.strong_count() > 0 {\n"
+        => "    while core.strong_count() > 999 {\n";
+        ["--bin=quintet" "a_core_that_is_still_referred_to"]
+    "post-holds-core": "a webhook that does not answer keeps its owner from following"
+        "crates/ops/src/webhooks.rs": "Err(TryRecvError::Empty) if !self.stops() => {\n"
+        => "Err(TryRecvError::Empty) => {\n";
+        ["--bin=quintet" "a_webhook_that_does_not_answer"]
+    "own-sockets-mixed": "listeners of a node that follows again get each other's sockets"
+        "crates/process/src/again.rs": "    Some(left.sockets.remove(number).1)\n"
+        => "    Some(left.sockets.swap_remove(number).1)\n";
+        ["--lib" "a_process_that_stays_claims"]
     "own-twin-refused":
         "a node with an emptied data directory takes its own entry for another process"
         "crates/nodes/src/registry.rs": "entry.at_ms));\n                Ok(false)\n"

@@ -17,7 +17,7 @@ use super::guests::Origin;
 use super::mail::{Arrival, Mail, Way};
 use super::thread::IoThread;
 use crate::edge::Edge;
-use crate::quotas::{Meter, Of};
+use crate::quotas::Of;
 
 /// Connections accepted from one listener before others get a turn.
 const ACCEPTS: usize = 64;
@@ -58,16 +58,21 @@ impl Edge {
         identity: Option<Arc<Identity>>,
     ) {
         let name = identity.as_ref().map(|identity| &identity.common_name);
-        let arrival = Arrival {
-            number: 0,
-            stream,
+        self.open(Arrival {
             origin: Origin::new(peer, listener),
-            listener,
             way: Way::Forwarded(peer),
             user: name.filter(|name| !name.is_empty()).cloned(),
             identity,
-            meter: Meter::default(),
-        };
+            ..Arrival::direct(stream, listener)
+        });
+    }
+
+    /// Takes a client that has come to this listener before it was served.
+    pub fn adopt(&self, stream: Stream, listener: usize) {
+        self.open(Arrival::direct(stream, listener));
+    }
+
+    fn open(&self, arrival: Arrival) {
         if let Some((thread, arrival)) = self.admit(arrival, None) {
             self.mail[thread].leave(Mail::Socket(arrival));
         }
@@ -143,17 +148,7 @@ impl IoThread {
 
     /// Gives a new connection to the thread with the fewest.
     fn place(&mut self, stream: Stream, listener: usize) {
-        let origin = Origin::new(stream.peer(), listener);
-        let arrival = Arrival {
-            number: 0,
-            stream,
-            origin,
-            listener,
-            way: Way::Direct,
-            user: None,
-            identity: None,
-            meter: Meter::default(),
-        };
+        let arrival = Arrival::direct(stream, listener);
         if let Some((thread, arrival)) = self.edge.admit(arrival, Some(self.index)) {
             if thread == self.index {
                 self.open(arrival);

@@ -178,7 +178,7 @@ pub(super) struct Conn {
     pub(super) charged: u64,
     /// The socket took no more; room is watched for.
     pub(super) blocked: bool,
-    /// When its output has left it is handed on to the next process instead of closing.
+    /// When its output has left it is handed on to the next owner instead of closing.
     pub(super) goes_on: bool,
     pub(super) listed: Listed,
     pub(super) active: Instant,

@@ -1,5 +1,5 @@
-//! Connections without state, which outlive their process: a node that steps down hands them on to
-//! its next process, and that brings them to the new owner.
+//! Connections without state, which outlive an ownership: a node that hands over keeps them, and
+//! brings them to the new owner.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ use super::thread::IoThread;
 use crate::edge::Listening;
 
 impl IoThread {
-    /// Whether the next process could go on with this connection as if it had just accepted it.
+    /// Whether the next owner could go on with this connection as if it had just been accepted.
     /// Nothing more is decided for it from here on.
     pub(super) fn may_go_on_elsewhere(&mut self, slot: u32) -> bool {
         let edge = &self.edge;
@@ -69,7 +69,7 @@ impl Conn {
             && session.is_as_opened()
     }
 
-    /// Hands its socket on to the next process. False: it cannot, and the connection closes.
+    /// Hands its socket on to the next owner. False: it cannot, and the connection closes.
     pub(super) fn hand_on(&mut self, listening: &Listening, registry: &Registry) -> bool {
         let socket: OwnedFd = match self.stream.hand_on(registry) {
             Ok(Connected::Tcp(stream)) => stream.into(),

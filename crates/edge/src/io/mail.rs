@@ -58,6 +58,20 @@ pub struct Arrival {
 }
 
 impl Arrival {
+    /// One that its own listener has accepted.
+    pub(super) fn direct(stream: Stream, listener: usize) -> Self {
+        Self {
+            number: 0,
+            origin: Origin::new(stream.peer(), listener),
+            stream,
+            listener,
+            way: Way::Direct,
+            user: None,
+            identity: None,
+            meter: Meter::default(),
+        }
+    }
+
     /// Where its client is, as limits count it; a unix socket has no address.
     pub fn address(&self) -> Option<IpAddr> {
         let peer = self.way.peer(&self.stream);

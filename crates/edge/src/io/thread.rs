@@ -705,7 +705,7 @@ impl IoThread {
     }
 
     /// Accepts no more and decides no more; what was decided is still sent. A connection without
-    /// state goes on to the next process, if there will be one.
+    /// state goes on to the next owner, if there will be one.
     fn begin_stop(&mut self) {
         self.stop_at = Some(self.instant + self.edge.limits.stop_wait());
         self.listeners.clear();

@@ -15,13 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Running {
     fn start(dir: &std::path::Path, shards: u64, sync: SyncPolicy) -> Self {
-        let config = Config {
+        Self::by(Config {
             data: dir.to_owned(),
             shards,
             sync,
             ..Config::default()
-        };
-        std::fs::create_dir_all(dir).expect("directory");
+        })
+    }
+
+    fn by(config: Config) -> Self {
+        std::fs::create_dir_all(&config.data).expect("directory");
         let (orders, _inbox) = channel();
         let (server, polls, spares) = {
             let places = fit(&config);
@@ -54,6 +57,18 @@ impl Running {
 
     fn client_api(&self) -> Arc<Server> {
         Arc::clone(&self.server)
+    }
+
+    fn ask(&self, command: Command) -> Outcome {
+        let client_api = self.client_api();
+        ScopedClient::new(&client_api).ask(command)
+    }
+
+    /// Ends all threads.
+    fn end(self) -> Arc<Server> {
+        let server = Arc::clone(&self.server);
+        self.stop().expect("stop");
+        server
     }
 }
 
@@ -432,4 +447,96 @@ fn a_take_that_gets_draining_took_nothing() {
             "{left} are there, {there} were told, {unknown} are unknown"
         );
     }
+}
+
+#[test]
+fn a_core_is_let_go_and_opened_again_while_another_serves() {
+    let folder = || tempfile::tempdir().expect("directory");
+    let (dir, elsewhere) = (folder(), folder());
+    let other = Running::start(elsewhere.path(), 1, SyncPolicy::Always);
+    let next = || Command::Take(take(&["work"], Wait::No, false));
+    let mut before = Vec::new();
+    let hooks = dir.path().join("hooks.lua");
+    std::fs::write(&hooks, "function before_put(msg) end").expect("written");
+    for round in 0..3_u8 {
+        let running = Running::by(Config {
+            data: dir.path().to_owned(),
+            shards: 4,
+            hooks: hooks.to_str().expect("text").to_owned(),
+            ..Config::default()
+        });
+        assert_eq!(bodies(&running.ask(next())), before);
+        running.ask(put("work", &[round]));
+        before = vec![vec![round]];
+        let core = Arc::downgrade(&running.server.core);
+        let control = start_control(&running.server).expect("a thread");
+        let (mut client, stream) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        stream.set_nonblocking(true).expect("set");
+        let forwarded = quintet_http::ForwardedConnection {
+            stream: quintet_http::Connected::Unix(stream),
+            peer: None,
+            identity: None,
+            known: None,
+            counted: None,
+        };
+        control.forwarding().take(0, forwarded);
+        let request = b"GET /api/v1/queues HTTP/1.1\r\nhost: q\r\nconnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut client, request).expect("sent");
+        let reply = std::io::read_to_string(client).expect("a reply");
+        assert!(reply.starts_with("HTTP/1.1 "), "{reply}");
+        assert!(control.stop(Duration::from_secs(1)));
+        assert!(is_let_go(running.end(), Instant::now() + PATIENCE));
+        assert!(core.upgrade().is_none());
+        other.ask(put("work", &[round]));
+        assert_eq!(bodies(&other.ask(next())), before);
+    }
+    other.stop().expect("stop");
+}
+
+#[test]
+fn a_core_that_is_still_referred_to_is_not_let_go() {
+    let dir = tempfile::tempdir().expect("directory");
+    let running = Running::start(dir.path(), 1, SyncPolicy::Never);
+    let held = Arc::clone(&running.server.core);
+    let server = running.end();
+    assert!(!is_let_go(Arc::clone(&server), Instant::now()));
+    drop(held);
+    assert!(is_let_go(server, Instant::now() + PATIENCE));
+}
+
+#[test]
+fn a_webhook_that_does_not_answer_holds_no_core() {
+    let dir = tempfile::tempdir().expect("directory");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let running = Running::by(Config {
+        data: dir.path().to_owned(),
+        webhooks: vec![quintet_config::WebhookTable {
+            name: "w".to_owned(),
+            url: format!("http://{}/", silent.local_addr().expect("its port")),
+            ..Default::default()
+        }],
+        ..Config::default()
+    });
+    silent.set_nonblocking(true).expect("set");
+    let by = Instant::now() + PATIENCE;
+    let request = loop {
+        // The first ones may come before the webhook has its position.
+        running.ask(put("work", b"x"));
+        match silent.accept() {
+            Ok((request, _)) => break request,
+            Err(error) => assert!(Instant::now() < by, "no request: {error}"),
+        }
+    };
+    assert!(is_let_go(running.end(), Instant::now() + PATIENCE));
+    // It waits for its answer still.
+    request.set_nonblocking(true).expect("set");
+    let mut bytes = [0; 1024];
+    let end = loop {
+        match std::io::Read::read(&mut &request, &mut bytes) {
+            Ok(0) => panic!("the request was given up"),
+            Ok(_) => {}
+            Err(error) => break error.kind(),
+        }
+    };
+    assert_eq!(end, std::io::ErrorKind::WouldBlock);
 }

@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use crate::common::{faults, text};
 use crate::node::{Cluster, Node, first_to_say};
 use crate::servers::until;
 use crate::{drain, put};
@@ -66,6 +67,78 @@ fn an_owner_that_is_stopped_or_moved_away_is_followed_without_silence() {
     let (code, text) = cluster.order(owner.name(), &["move", "0", &named]);
     assert_eq!((code, text.trim()), (0, "it is so"));
     assert_eq!(drain(&mut other.client()), all[1..]);
+}
+
+/// Whether the node's process was replaced by a next one, which finds its sockets by a variable.
+fn was_replaced(node: &Node) -> bool {
+    let path = format!("/proc/{}/environ", node.child.id());
+    text(&std::fs::read(path).expect("it runs")).contains("QUINTET_LISTENING=")
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn queues_move_to_and_fro_between_the_same_processes() {
+    let cluster = Cluster::start("same");
+    let [a, b, c] = three(&cluster);
+    let (mut nodes, mut all) = ([a, b], Vec::new());
+    // Its client says nothing between the first move and the last.
+    let mut resting = nodes[0].client();
+    all.extend(put(&mut resting, "first", 1));
+    for step in 0..4 {
+        let (from, to) = (step % 2, (step + 1) % 2);
+        let names = nodes.each_ref().map(|node| node.name().to_owned());
+        let mut client = nodes[from].client();
+        all.extend(put(&mut client, &format!("before{step}-"), 10));
+        nodes.iter_mut().for_each(|node| node.forget_lines());
+        until("it is moved", || {
+            // The other one may still be reading the log.
+            (cluster.order(&names[from], &["move", "0", &names[to]]).0 == 0).then_some(())
+        });
+        // The connection has no state, so it is kept.
+        all.extend(put(&mut client, &format!("after{step}-"), 10));
+        nodes[to].wait_for("quintet owner");
+        nodes[from].wait_for("quintet handed over");
+        nodes[from].wait_for(&format!("quintet standby of {}", names[to]));
+    }
+    all.extend(put(&mut resting, "last", 1));
+    assert_eq!(drain(&mut nodes[0].client()), all);
+    for node in nodes.iter().chain([&c]) {
+        assert!(!was_replaced(node), "{}", node.name());
+    }
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_thread_that_does_not_end_keeps_no_node_from_following() {
+    let cluster = Cluster::start("stuck");
+    let faults = faults(&cluster.dir().join("a"));
+    let mut a = cluster.node_under("a", "", &faults);
+    a.wait_for("quintet owner");
+    let mut b = cluster.node("b", PATIENT);
+    b.wait_for("quintet standby of a");
+    let mut client = a.client();
+    let mut all = put(&mut client, "before", 10);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", a.child.id())).expect("it runs");
+    let mut threads = threads.map(|thread| thread.expect("a thread").path());
+    let history = threads.find(|thread| {
+        let name = std::fs::read(thread.join("comm")).unwrap_or_default();
+        text(&name).trim_end() == "history"
+    });
+    let id = history
+        .as_ref()
+        .and_then(|thread| thread.file_name()?.to_str());
+    let id: u64 = id.expect("its thread").parse().expect("a number");
+    faults.hold(id);
+    until("it is held", || (faults.held() == id).then_some(()));
+    until("it is moved", || {
+        (cluster.order("a", &["move", "0", "b"]).0 == 0).then_some(())
+    });
+    // Its next process has this connection.
+    all.extend(put(&mut client, "after", 10));
+    a.wait_for("quintet standby of b");
+    assert!(was_replaced(&a));
+    faults.hold(0);
+    assert_eq!(drain(&mut b.client()), all);
 }
 
 #[test]
