@@ -29,7 +29,7 @@ fn the_shards_have_the_number_of_their_owners_group() {
     let owned = |owner: Box<dyn Owner>| {
         open_owned(&SimDisk::new(1), &Settings::default(), 1, owner).group()
     };
-    assert_eq!(owned(Box::new(Counts::default())), 7);
+    assert_eq!(owned(Box::<Counts>::default()), 7);
     assert_eq!(owned(Box::new(Panics)), 0, "of a server alone");
 }
 

@@ -306,7 +306,7 @@ fn is_let_go(server: Arc<Server>, by: Instant) -> bool {
 fn open_log(
     config: &Config,
     ownership: Option<Ownership>,
-) -> Result<(quintet_host::Opened, Option<Arc<Node>>, Box<dyn Owner>)> {
+) -> Result<(quintet_host::Opened, Option<Arc<Node>>)> {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let layout = Layout {
         shards: size(config.shards),
@@ -326,18 +326,22 @@ fn open_log(
             (opened, Some(node))
         }
     };
-    let owner: Box<dyn Owner> = match &node {
-        None => Box::new(EndsWithItsLog),
-        Some(node) => node.owner(),
-    };
     tracing::info!(
-        group = owner.group(),
+        group = owner_of(node.as_ref()).group(),
         "read {} frames, {} MiB of log in {} ms",
         opened.recovery.frames,
         opened.recovery.bytes >> 20,
         began.elapsed().as_millis()
     );
-    Ok((opened, node, owner))
+    Ok((opened, node))
+}
+
+/// The receiver of a failure of the log.
+fn owner_of(node: Option<&Arc<Node>>) -> Box<dyn Owner> {
+    match node {
+        None => Box::new(EndsWithItsLog),
+        Some(node) => node.owner(),
+    }
 }
 
 /// Opens the data directory and puts the shared parts together.
@@ -356,7 +360,8 @@ fn open(
     // Before the log is read: a mistake in them is better told at once.
     let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())
         .map_err(|error| anyhow!("hooks: {error}"))?;
-    let (opened, node, owner) = open_log(&config, ownership)?;
+    let (opened, node) = open_log(&config, ownership)?;
+    let owner = owner_of(node.as_ref());
     let mut polls = Vec::new();
     let mut mail = Vec::new();
     for _ in 0..config.io_threads() {

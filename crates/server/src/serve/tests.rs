@@ -61,7 +61,7 @@ impl Running {
 
     fn ask(&self, command: Command) -> Outcome {
         let client_api = self.client_api();
-        ScopedClient::new(&client_api).ask(command)
+        ScopedClient::new(&*client_api).ask(command)
     }
 
     /// Ends all threads.
