@@ -10,8 +10,8 @@ use quintet_client::words::utc;
 use quintet_types::Pattern;
 
 use super::Config;
-use super::schema::{bytes, number, text};
-use super::wrong::{Lines, Wrong, known};
+use super::schema::{Spec, keys};
+use super::wrong::Lines;
 
 /// Where systemd puts the files of `LoadCredential=`.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
@@ -38,52 +38,7 @@ pub struct GrantTable {
     pub(crate) lines: Lines,
 }
 
-/// A key of one of these tables.
-pub(crate) struct AuthSpec<T> {
-    pub key: &'static str,
-    pub help: &'static str,
-    pub field: fn(&mut T) -> AuthField<'_>,
-}
-
-/// The place it is kept in, which also gives its type.
-pub(crate) enum AuthField<'a> {
-    Text(&'a mut String),
-    List(&'a mut Vec<String>),
-    /// A whole number; `None`: not said.
-    Number(&'a mut Option<u64>),
-    /// A size, bytes.
-    Bytes(&'a mut Option<u64>),
-}
-
-impl AuthField<'_> {
-    fn set(self, value: &toml::Value) -> Result<(), String> {
-        match self {
-            Self::Text(field) => text(value)?.clone_into(field),
-            Self::List(field) => {
-                let all = value.as_array().ok_or("takes a list of texts")?;
-                let all = all.iter().map(|one| text(one).map(str::to_owned));
-                *field = all.collect::<Result<_, _>>()?;
-            }
-            Self::Number(field) => *field = Some(number(value)?),
-            Self::Bytes(field) => *field = Some(bytes(value)?),
-        }
-        Ok(())
-    }
-}
-
-/// The keys of one of these tables, a row each: the key, kind and place of its value, its effect.
-macro_rules! keys {
-    ($($key:literal $kind:ident($($at:ident).+) $help:literal;)*) => {
-        &[$($crate::auth::AuthSpec {
-            key: $key,
-            help: $help,
-            field: |row| $crate::auth::AuthField::$kind(&mut row.$($at).+),
-        }),*]
-    };
-}
-pub(crate) use keys;
-
-pub(crate) const USER: &[AuthSpec<UserTable>] = keys! {
+pub(crate) const USER: &[Spec<UserTable>] = keys! {
     "name" Text(name)
         "Name: 1 to 128 printable ASCII characters without spaces and colons.";
     "password" Text(password)
@@ -94,38 +49,22 @@ pub(crate) const USER: &[AuthSpec<UserTable>] = keys! {
     "secret_file" Text(secret_file)
         "File with a secret in plain text, mode 0600, for protocols that sign with it; it is a \
          password too.";
-    "tokens" List(tokens)
+    "tokens" Texts(tokens)
         "Tokens, as quintet token prints them: \"SHA256 UNTIL\".";
-    "groups" List(groups)
+    "groups" Texts(groups)
         "The user has the grants of these groups.";
 };
 
-pub(crate) const GRANT: &[AuthSpec<GrantTable>] = keys! {
+pub(crate) const GRANT: &[Spec<GrantTable>] = keys! {
     "user" Text(user)
         "User, or \"anonymous\" for clients without a login.";
     "group" Text(group)
         "Or a group.";
-    "queues" List(queues)
+    "queues" Texts(queues)
         "Queues or patterns, as [[queue]] has them.";
-    "rights" List(rights)
+    "rights" Texts(rights)
         "put, take, settle, peek, admin; server for the whole server; metrics for /metrics alone.";
 };
-
-/// Reads a table's keys.
-///
-/// # Errors
-/// Names the key, and what it takes.
-pub(crate) fn read<T: Default>(specs: &[AuthSpec<T>], table: &toml::Table) -> Result<T, Wrong> {
-    let mut read = T::default();
-    for (key, value) in table {
-        let spec = known(specs, key, |spec| spec.key, &[]);
-        let spec = spec.map_err(|why| Wrong::of_key(key, why))?;
-        (spec.field)(&mut read)
-            .set(value)
-            .map_err(|why| Wrong::of_value(key, value, &why))?;
-    }
-    Ok(read)
-}
 
 impl UserTable {
     /// With its files read; `row` is its place among all.

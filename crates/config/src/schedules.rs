@@ -16,7 +16,7 @@ use quintet_types::{Attr, Body, Expiry, Ms, Name, Put, PutMore, When};
 use quintet_wire::STREAM_OVER;
 
 use super::Config;
-use super::auth::{AuthSpec, keys};
+use super::schema::{Spec, keys};
 use super::units::parse_duration_ms;
 use super::wrong::Wrong;
 
@@ -65,9 +65,9 @@ macro_rules! rows {
                 "Or a file with the body, which is read at the start and by a reload.";
             "body_base64" Text(body_base64)
                 "Or the body in base64.";
-            "attributes" List(attributes)
+            "attributes" Texts(attributes)
                 "Attributes of the message, such as [\"team=ops\"].";
-            "priority" Number(priority)
+            "priority" Given(priority)
                 "Priority of the message; default: the queue's default_priority.";
             "delay" Text(delay)
                 "Delay of the message, such as \"5m\".";
@@ -85,26 +85,26 @@ macro_rules! rows {
     };
 }
 
-pub(crate) const CRON: &[AuthSpec<CronTable>] = rows! {
+pub(crate) const CRON: &[Spec<CronTable>] = rows! {
     "schedule" Text(schedule)
         "When: minute, hour, day, month and weekday, as crontab(5) has them.";
 };
 
 /// `[[schedule]]`: one of cron, every and at.
-pub(crate) const SCHEDULE: &[AuthSpec<CronTable>] = rows! {
+pub(crate) const SCHEDULE: &[Spec<CronTable>] = rows! {
     "cron" Text(schedule)
         "When: minute, hour, day, month and weekday, as crontab(5) has them.";
     "every" Text(every)
         "Or an interval, such as \"5m\": due at its multiples since 1970.";
     "phase" Text(phase)
         "So much after them; less than the interval.";
-    "at" List(at)
+    "at" Texts(at)
         "Or moments, such as [\"2030-01-01T09:00:00+01:00\"].";
     "start" Text(start)
         "First moment that may be due.";
     "end" Text(end)
         "Last moment that may be due.";
-    "count" Number(count)
+    "count" Given(count)
         "Runs after which it ends.";
 };
 

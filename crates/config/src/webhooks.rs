@@ -6,7 +6,8 @@ use quintet_client::EventKind;
 use quintet_types::{Name, Pattern};
 
 use super::Config;
-use super::auth::{AuthSpec, keys, private};
+use super::auth::private;
+use super::schema::{Spec, keys};
 use super::wrong::Wrong;
 
 /// Webhooks at most: each has a thread.
@@ -39,16 +40,16 @@ pub struct Webhook {
     pub kinds: Vec<EventKind>,
 }
 
-pub(crate) const WEBHOOK: &[AuthSpec<WebhookTable>] = keys! {
+pub(crate) const WEBHOOK: &[Spec<WebhookTable>] = keys! {
     "name" Text(name)
         "Name, 1 to 64 of a-z, 0-9, - and _: the position is kept under it.";
     "url" Text(url)
         "Address, http:// or https:// (relay_ca: its authorities), without a login.";
     "secret_file" Text(secret_file)
         "File with the secret of signatures, mode 0600; empty: none.";
-    "queues" List(queues)
+    "queues" Texts(queues)
         "Events of these queues or patterns; empty: of all.";
-    "kinds" List(kinds)
+    "kinds" Texts(kinds)
         "Events of these kinds, such as [\"failed\", \"dead\"]; empty: all.";
 };
 
