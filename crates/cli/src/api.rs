@@ -13,7 +13,7 @@ use quintet_types::CommandError;
 use serde_json::Value;
 
 use super::Where;
-use super::client::{Refused, ToServer, socket};
+use super::client::{Refused, socket};
 use super::nearest::{COMPARED, hint};
 use super::remote::{Way, default_http, plain, plain_address};
 
@@ -102,7 +102,7 @@ impl Api {
         let way = api.open_way()?;
         // The next connection is to the same server.
         api.at.only_sockets = true;
-        if matches!(way.get_ref(), Way::Plain(_)) && at.server.is_none() {
+        if way.get_ref().is_plain && at.server.is_none() {
             api.at.server = Some(format!("http://{}", default_http()));
         }
         api.stream = Some(way);
@@ -115,7 +115,7 @@ impl Api {
         let way = match &self.at.server {
             None => socket(&self.at, is_server)?,
             Some(server) => match plain_address(server) {
-                Some(address) => Way::Plain(plain(address)?),
+                Some(address) => Way::new(plain(address)?, true),
                 None => self.at.remote(host_of(server)?)?,
             },
         };
@@ -279,9 +279,8 @@ impl Api {
     ///
     /// # Errors
     /// The server has closed the connection.
-    pub(super) fn writer(&mut self) -> Result<ToServer<'_>> {
-        let stream = self.stream.as_mut().context(CLOSED)?;
-        Ok(ToServer(stream.get_mut()))
+    pub(super) fn writer(&mut self) -> Result<&mut Way> {
+        Ok(self.stream.as_mut().context(CLOSED)?.get_mut())
     }
 
     /// The reply to the oldest post that has none.
@@ -440,9 +439,9 @@ impl Api {
         request.push_str(&format!("Content-Length: {length}\r\n\r\n"));
         let mut request = request.into_bytes();
         request.extend(body);
-        let mut way = ToServer(stream.get_mut());
+        let way = stream.get_mut();
         let sent = way.write_all(&request).and_then(|()| match more {
-            Some((_, more)) => std::io::copy(more, &mut way).map(drop),
+            Some((_, more)) => std::io::copy(more, way).map(drop),
             None => Ok(()),
         });
         // An error may come before all was sent.
@@ -619,7 +618,7 @@ mod tests {
                 user: None,
                 token_file: None,
             },
-            stream: Some(BufReader::new(Way::Plain(stream))),
+            stream: Some(BufReader::new(Way::new(stream, true))),
             used: Instant::now(),
             left: 0,
             more: false,

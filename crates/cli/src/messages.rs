@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Where;
 use super::api::{Api, part};
 use super::client::Refused;
-use super::table::{named, seen};
+use super::table::{named, say, seen};
 
 /// Exit code of `take`, `peek` and `track` when there was no message; wrong usage is 2, damage 3.
 pub(super) const EMPTY: u8 = 4;
@@ -184,11 +184,7 @@ impl Put {
             let id = reply["id"].as_u64().unwrap_or_default();
             return print_result(&mut api, id, wait, self.json);
         }
-        if self.json {
-            writeln!(stdout(), "{reply}")?;
-        } else {
-            writeln!(stdout(), "{}", reply.get("id").cloned().unwrap_or_default())?;
-        }
+        say(self.json, &reply, &reply["id"])?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,5 +1,6 @@
 //! Names, bodies and tables on a terminal.
 
+use std::fmt::Display;
 use std::io::{IsTerminal as _, Write, stdout};
 
 use quintet_client::shown::plain;
@@ -82,6 +83,18 @@ pub(super) fn pad(text: &str, cells: usize, right: bool) -> String {
         true => format!("{spaces}{text}"),
         false => format!("{text}{spaces}"),
     }
+}
+
+/// Prints a line: of JSON, or for people.
+///
+/// # Errors
+/// Standard output takes no more.
+pub(super) fn say(as_json: bool, json: impl Display, text: impl Display) -> anyhow::Result<()> {
+    match as_json {
+        true => writeln!(stdout(), "{json}")?,
+        false => writeln!(stdout(), "{text}")?,
+    }
+    Ok(())
 }
 
 /// Prints a line of JSON for each of these, or a row of a table: columns are words, and `cell` has

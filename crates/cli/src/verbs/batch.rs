@@ -1,13 +1,11 @@
 //! `quintet batch`: messages that are counted together, seen and steered.
 
-use std::io::{Write as _, stdout};
-
 use anyhow::{Context as _, Result};
 use quintet_types::{BatchId, CancelledAs};
 use serde_json::{Value, json};
 
 use super::super::api::Api;
-use super::super::table::print_list;
+use super::super::table::{print_list, say};
 use super::super::{On, Where};
 use super::clients::shown;
 
@@ -110,11 +108,7 @@ impl On<New> {
             None => self.definition(),
         };
         let batch = self.at.api("POST", "/batches", Some(&of))?;
-        match self.does.json {
-            true => writeln!(stdout(), "{batch}")?,
-            false => writeln!(stdout(), "{}", shown(&batch["id"]))?,
-        }
-        Ok(())
+        say(self.does.json, &batch, shown(&batch["id"]))
     }
 
     fn definition(&self) -> Value {

@@ -1,17 +1,18 @@
 //! Acts on many messages: which of them, how many they are, and the slices in
 //! which it is done.
 
-use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
+use std::io::{IsTerminal as _, Write as _, stderr, stdin};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGINT;
 
 use super::super::api::{Api, part};
-use super::super::progress::{Of, Progress, STOPPED};
+use super::super::progress::{Of, Progress, STOPPED, count_of};
+use super::super::table::say;
 use super::duration;
 
 /// Arguments that choose among messages or count them. Beside the id of one they mean nothing.
@@ -20,7 +21,7 @@ pub(super) const OF_MANY: [&str; 8] = [
 ];
 
 /// Which messages of a queue.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(in super::super) struct Which {
     /// Only messages whose body contains this text (bodies up to 64 KiB).
     #[arg(long, value_name = "TEXT")]
@@ -85,7 +86,7 @@ impl Which {
 }
 
 /// How many messages an operation is about, and how it is shown.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(in super::super) struct How {
     /// At most N messages, the next ones first [default: all].
     #[arg(long, value_name = "N")]
@@ -108,24 +109,10 @@ pub(in super::super) struct How {
 }
 
 /// Every message.
-static EVERY: Which = Which {
-    contains: None,
-    with_key: None,
-    name: None,
-    attr: Vec::new(),
-    batch: None,
-    older: None,
-};
+static EVERY: LazyLock<Which> = LazyLock::new(Which::default);
 
 /// Without a bound and a word.
-static ALL_OF_THEM: How = How {
-    max: None,
-    dry_run: false,
-    yes: false,
-    fast: false,
-    json: false,
-    quiet: true,
-};
+static ALL_OF_THEM: LazyLock<How> = LazyLock::new(How::default);
 
 /// Effect of `purge` on a queue's messages without `--state`.
 pub(in super::super) const PURGE: &[(&str, &str)] = &[("ready", "purge"), ("delayed", "purge")];
@@ -286,18 +273,12 @@ impl<'a> Bulk<'a> {
         if self.how.yes {
             return Ok(true);
         }
-        let noun = nouns(messages);
         let (queue, done) = (self.queue, self.done);
+        let counted = count_of(messages, "message");
         if !stdin().is_terminal() {
-            bail!("{messages} {noun} of {queue} would be {done}: add --yes, or --dry-run");
+            bail!("{counted} of {queue} would be {done}: add --yes, or --dry-run");
         }
-        write!(
-            stderr(),
-            "{messages} {noun} of {queue} will be {done}. Continue? [y/N] "
-        )?;
-        let mut answer = String::new();
-        stdin().read_line(&mut answer)?;
-        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+        is_yes(&format!("{counted} of {queue} will be {done}. Continue?"))
     }
 }
 
@@ -309,23 +290,25 @@ impl How {
     }
 
     fn print(&self, messages: u64, done: &str, stopped: bool) -> Result<()> {
-        let mut out = stdout().lock();
         let dry_run = self.dry_run;
-        if self.json {
-            let summary = json!({ "messages": messages, "dry_run": dry_run, "stopped": stopped });
-            writeln!(out, "{summary}")?;
-            return Ok(());
-        }
+        let summary = json!({ "messages": messages, "dry_run": dry_run, "stopped": stopped });
         let would = if dry_run { "would be " } else { "" };
         let stopped = if stopped { "stopped: " } else { "" };
-        let noun = nouns(messages);
-        writeln!(out, "{stopped}{messages} {noun} {would}{done}")?;
-        Ok(())
+        let counted = count_of(messages, "message");
+        say(
+            self.json,
+            summary,
+            format!("{stopped}{counted} {would}{done}"),
+        )
     }
 }
 
-fn nouns(count: u64) -> &'static str {
-    if count == 1 { "message" } else { "messages" }
+/// Asks whoever sits at the terminal.
+pub(super) fn is_yes(question: &str) -> Result<bool> {
+    write!(stderr(), "{question} [y/N] ")?;
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Asks for parts of an operation until all was looked at, `most` messages fit, or `each`
@@ -344,7 +327,9 @@ fn walk(
         let reply = api.ask("POST", &path, Some(&request.clone().into()));
         let reply = match matched {
             0 => reply?,
-            _ => reply.with_context(|| format!("stopped after {matched} {}", nouns(matched)))?,
+            _ => {
+                reply.with_context(|| format!("stopped after {}", count_of(matched, "message")))?
+            }
         };
         let count = reply["messages"].as_u64();
         let count = count.context("the server is of another version")?;

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::client::Refused;
-use super::super::table::{age, named, print_list, seen, table};
+use super::super::progress::count_of;
+use super::super::table::{age, named, print_list, say, seen, table};
 
 #[derive(clap::Args)]
 #[command(
@@ -125,12 +126,8 @@ impl ReleaseLeases {
                 }
             }
         }
-        let noun = if released == 1 { "message" } else { "messages" };
-        match self.json {
-            true => writeln!(stdout(), "{}", json!({ "messages": released }))?,
-            false => writeln!(stdout(), "{released} {noun} released")?,
-        }
-        Ok(())
+        let text = format!("{} released", count_of(released, "message"));
+        say(self.json, json!({ "messages": released }), text)
     }
 }
 
