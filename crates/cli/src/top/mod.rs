@@ -18,11 +18,11 @@ use super::Where;
 use super::api::{Api, part};
 use super::client::Refused;
 use super::progress::count_of;
-use super::table::{named, table};
+use super::table::{age, named, table};
 use super::tail;
 use super::verbs::{Bulk, CONNECTIONS, PURGE, RETRY, duration, queue, shown};
 use screen::{Act, Column, Key, Page, Screen};
-use snapshot::{Connection, Dead, Findings, Queue, Snapshot};
+use snapshot::{Connection, Dead, Findings, Queue, Snapshot, dead};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -142,14 +142,14 @@ impl Server {
     fn dead(&mut self, queue: &str) -> Result<Vec<Dead>> {
         let mut all = Vec::new();
         let queue = part(queue);
-        for (state, dead) in [("buried", false), ("ready", true)] {
-            let path = format!("/queues/{queue}/messages?state={state}&dead={dead}&max={DEAD}");
+        for (state, only) in [("buried", false), ("ready", true)] {
+            let path = format!("/queues/{queue}/messages?state={state}&dead={only}&max={DEAD}");
             let mut from = path.clone();
             // A slice may have looked at many and found none.
             for _ in 0..SLICES {
                 let page = self.api.get(&from)?;
                 let messages = page["messages"].as_array().into_iter().flatten();
-                all.extend(messages.map(Dead::of));
+                all.extend(messages.map(dead));
                 match page["cursor"].as_str() {
                     Some(cursor) if all.len() < DEAD => {
                         from = format!("{path}&cursor={}", part(cursor));
@@ -212,15 +212,15 @@ pub(super) fn findings(api: &mut Api) -> Option<Findings> {
 fn connection(client: &Value) -> Connection {
     let number = |key: &str| client[key].as_u64().unwrap_or(0);
     let waits = client["waits_on"].as_array().into_iter().flatten();
-    Connection {
-        id: number("id"),
-        protocol: shown(&client["protocol"]),
-        peer: shown(&client["peer"]),
-        user: shown(&client["user"]),
-        idle_ms: number("idle_ms"),
-        leases: number("leases"),
-        waits_on: waits.map(queue).collect::<Vec<_>>().join(" "),
-    }
+    [
+        number("id").to_string(),
+        shown(&client["protocol"]),
+        shown(&client["peer"]),
+        age(number("idle_ms")),
+        number("leases").to_string(),
+        shown(&client["user"]),
+        waits.map(queue).collect::<Vec<_>>().join(" "),
+    ]
 }
 
 /// Shows, looks and obeys until it is to end.
