@@ -108,10 +108,6 @@ pub(crate) const SCHEDULE: &[Spec<CronTable>] = rows! {
         "Runs after which it ends.";
 };
 
-fn takes(key: &str, supplied: &str, why: &str) -> Wrong {
-    Wrong::of_value(key, &toml::Value::String(supplied.to_owned()), why)
-}
-
 fn time(key: &str, text: &str) -> Result<Option<u64>, Wrong> {
     match text {
         "" => Ok(None),
@@ -121,12 +117,28 @@ fn time(key: &str, text: &str) -> Result<Option<u64>, Wrong> {
     }
 }
 
+/// The one of these with this word; without a word the usual one.
+fn chosen<T: Copy + Default>(
+    key: &str,
+    text: &str,
+    all: [T; 3],
+    word: fn(T) -> &'static str,
+) -> Result<T, Wrong> {
+    let found = all.into_iter().find(|one| word(*one) == text);
+    let usual = text.is_empty().then(T::default);
+    found.or(usual).ok_or_else(|| {
+        let [first, second, last] = all.map(word);
+        let why = format!("takes \"{first}\", \"{second}\" or \"{last}\"");
+        Wrong::of_text(key, text, &why)
+    })
+}
+
 /// A moment as RFC 3339 has it, in ms since 1970.
 fn moment(key: &str, text: &str) -> Result<u64, Wrong> {
     let at = DateTime::parse_from_rfc3339(text).ok();
     let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
     let why = "takes a moment with its offset, such as \"2030-01-01T09:00:00Z\"";
-    at.ok_or_else(|| takes(key, text, why))
+    at.ok_or_else(|| Wrong::of_text(key, text, why))
 }
 
 impl CronTable {
@@ -137,15 +149,16 @@ impl CronTable {
         // Of a [[schedule]] without times the error names all three kinds of them.
         let none = key == "cron" && self.schedule.is_empty();
         if plain && self.at.is_empty() && self.count.is_none() && !none {
-            let wrong = |why: &str| takes(key, &self.schedule, why);
+            let wrong = |why: &str| Wrong::of_text(key, &self.schedule, why);
             let cron = Cron::parse(&self.schedule).map_err(|why| wrong(&why.to_string()))?;
             if cron.after_in(Ms(0), &Tz::UTC) == Ms::NEVER {
                 return Err(wrong(&format!("\"{}\" never comes", self.schedule)));
             }
             let zone = match self.zone.as_str() {
                 "" => Tz::UTC,
-                zone => Tz::from_str(zone)
-                    .map_err(|_| takes("zone", zone, "takes a name such as \"Europe/Berlin\""))?,
+                zone => Tz::from_str(zone).map_err(|_| {
+                    Wrong::of_text("zone", zone, "takes a name such as \"Europe/Berlin\"")
+                })?,
             };
             let policy = format!("{} {}", self.schedule, zone.name());
             return Ok((Timing::cron(cron, zone), policy));
@@ -182,26 +195,10 @@ impl CronTable {
     fn job(&self, cron_key: &str) -> Result<Schedule, Wrong> {
         if self.name.len() > NAME_MAX || self.name.chars().any(char::is_control) {
             let why = format!("takes text of {NAME_MAX} bytes at most, without control characters");
-            return Err(takes("name", &self.name, &why));
+            return Err(Wrong::of_text("name", &self.name, &why));
         }
-        let missed = match self.missed.as_str() {
-            "" | "skip" => Missed::Skip,
-            "once" => Missed::Once,
-            "all" => Missed::All,
-            missed => {
-                let why = "takes \"skip\", \"once\" or \"all\"";
-                return Err(takes("missed", missed, why));
-            }
-        };
-        let overlap = match self.overlap.as_str() {
-            "" | "allow" => Overlap::Allow,
-            "skip" => Overlap::Skip,
-            "replace" => Overlap::Replace,
-            overlap => {
-                let why = "takes \"allow\", \"skip\" or \"replace\"";
-                return Err(takes("overlap", overlap, why));
-            }
-        };
+        let missed = chosen("missed", &self.missed, Missed::ALL, Missed::word)?;
+        let overlap = chosen("overlap", &self.overlap, Overlap::ALL, Overlap::word)?;
         let (timing, policy) = self.times(cron_key)?;
         let schedule = Schedule {
             name: self.name.clone(),
@@ -217,12 +214,8 @@ impl CronTable {
     fn put(&self) -> Result<Put, Wrong> {
         let queue = Name::from(self.queue.as_str());
         if !queue.is_possible() {
-            let supplied = toml::Value::String(self.queue.clone());
-            return Err(Wrong::of_value(
-                "queue",
-                &supplied,
-                "takes the name of a queue",
-            ));
+            let why = "takes the name of a queue";
+            return Err(Wrong::of_text("queue", &self.queue, why));
         }
         let body = self.body()?;
         if body.len() as u64 > STREAM_OVER {
@@ -265,8 +258,8 @@ impl CronTable {
         if !self.body_base64.is_empty() {
             let decoded = BASE64_STANDARD.decode(&self.body_base64);
             return decoded.map_err(|why| {
-                let supplied = toml::Value::String(self.body_base64.clone());
-                Wrong::of_value("body_base64", &supplied, &format!("takes base64: {why}"))
+                let why = format!("takes base64: {why}");
+                Wrong::of_text("body_base64", &self.body_base64, &why)
             });
         }
         Ok(self.body.clone().into_bytes())

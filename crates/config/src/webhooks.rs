@@ -55,31 +55,29 @@ pub(crate) const WEBHOOK: &[Spec<WebhookTable>] = keys! {
 
 impl WebhookTable {
     fn webhook(&self) -> Result<Webhook, Wrong> {
-        let takes = |key: &str, supplied: &str, why: &str| {
-            Wrong::of_value(key, &toml::Value::String(supplied.to_owned()), why)
-        };
         let mut rest = ["http://", "https://"].iter();
         let rest = rest.find_map(|scheme| self.url.strip_prefix(scheme));
         let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
         if host.is_none_or(|host| host.is_empty() || host.contains('@')) {
             let why = "takes an address such as https://example.org/events, without a login";
             // It may be a secret.
-            return Err(takes("url", "...", why));
+            return Err(Wrong::of_text("url", "...", why));
         }
         let secret = match self.secret_file.as_str() {
             "" => None,
             path => {
-                let read = private(path).map_err(|why| takes("secret_file", path, &why))?;
+                let read =
+                    private(path).map_err(|why| Wrong::of_text("secret_file", path, &why))?;
                 let read = read.trim_ascii();
                 if read.is_empty() {
-                    return Err(takes("secret_file", path, "the file is empty"));
+                    return Err(Wrong::of_text("secret_file", path, "the file is empty"));
                 }
                 Some(read.to_vec())
             }
         };
         let kinds = self.kinds.iter().map(|kind| {
             let kinds = EventKind::list(kind);
-            kinds.map_err(|why| takes("kinds", kind, &why))
+            kinds.map_err(|why| Wrong::of_text("kinds", kind, &why))
         });
         let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
         let queues = self.queues.iter();

@@ -229,11 +229,19 @@ impl Quintet {
         Ok((status, value))
     }
 
-    /// The reply to a `GET` of something that is there.
-    fn get(&self, path: &str) -> Result<Value> {
-        match self.ask("GET", path, None, None)? {
-            (200, value) => Ok(value),
-            (status, value) => Err(self.refused(status, &value)),
+    /// The same; another status than one of these is an error.
+    fn expect(
+        &self,
+        known: &[u16],
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        version: Option<&str>,
+    ) -> Result<(u16, Value)> {
+        let (status, value) = self.ask(method, path, body, version)?;
+        match known.contains(&status) {
+            true => Ok((status, value)),
+            false => Err(self.refused(status, &value)),
         }
     }
 
@@ -249,10 +257,8 @@ impl Quintet {
         anyhow!("{at} answered {status} {reply}, which the API of a Quintet does not")
     }
 
-    fn page(&self, status: u16, answer: Value) -> Result<Page> {
-        if status != 200 {
-            return Err(self.refused(status, &answer));
-        }
+    fn page(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Page> {
+        let (_, answer) = self.expect(&[200], method, path, body, None)?;
         let at = self.site.shown();
         serde_json::from_value(answer)
             .with_context(|| format!("cannot read the messages of {at}: it has another version"))
@@ -273,7 +279,7 @@ impl Quintet {
         }
         let mut path = "/queues".to_owned();
         loop {
-            let page = self.get(&path)?;
+            let (_, page) = self.expect(&[200], "GET", &path, None, None)?;
             let Some(queues) = page["queues"].as_array() else {
                 return Err(self.refused(200, &page));
             };
@@ -335,9 +341,7 @@ impl Quintet {
         let state = match self.stage {
             Stage::Ready => {
                 let requested = json!({ "max": AT_ONCE, "lease_ms": LEASE_MS });
-                let path = format!("{path}/reserve");
-                let (status, answer) = self.ask("POST", &path, Some(&requested), None)?;
-                let page = self.page(status, answer)?;
+                let page = self.page("POST", &format!("{path}/reserve"), Some(&requested))?;
                 if page.messages.is_empty() {
                     self.turn();
                 }
@@ -360,8 +364,7 @@ impl Quintet {
         if let Some(cursor) = &self.cursor {
             path = format!("{path}&cursor={}", coded(cursor));
         }
-        let (status, answer) = self.ask("GET", &path, None, None)?;
-        let page = self.page(status, answer)?;
+        let page = self.page("GET", &path, None)?;
         let messages = page.messages.into_iter();
         self.taken.extend(messages.map(|shown| (shown, state)));
         match page.cursor {
@@ -455,30 +458,24 @@ impl Quintet {
             How::Seen(version) => return self.delete(held.id, version),
             How::Lease(token) => format!("/leases/{token}/finish"),
         };
-        match self.ask("POST", &path, None, None)? {
-            (204, _) => return Ok(true),
-            (409, _) => {}
-            (status, answer) => return Err(self.refused(status, &answer)),
+        if self.expect(&[204, 409], "POST", &path, None, None)?.0 == 204 {
+            return Ok(true);
         }
         // The lease is over. Nobody had it since, if it was given no other.
         let path = format!("/messages/{}", held.id);
-        match self.ask("GET", &path, None, None)? {
+        match self.expect(&[200, 404], "GET", &path, None, None)? {
             (200, shown) if shown["attempts"] == held.attempts => {
                 let version = shown["version"].as_str().unwrap_or_default();
                 self.delete(held.id, version)
             }
-            (200 | 404, _) => Ok(false),
-            (status, answer) => Err(self.refused(status, &answer)),
+            _ => Ok(false),
         }
     }
 
     fn delete(&self, id: u64, version: &str) -> Result<bool> {
-        let path = format!("/messages/{id}");
-        match self.ask("DELETE", &path, None, Some(version))? {
-            (204, _) => Ok(true),
-            (404 | 412, _) => Ok(false),
-            (status, answer) => Err(self.refused(status, &answer)),
-        }
+        let (path, known) = (format!("/messages/{id}"), [204, 404, 412]);
+        let (status, _) = self.expect(&known, "DELETE", &path, None, Some(version))?;
+        Ok(status == 204)
     }
 }
 
@@ -576,11 +573,8 @@ impl Peer for Quintet {
         let tokens: Vec<String> = delivered.chain(taken).collect();
         each(&tokens, |token| {
             let path = format!("/leases/{token}/release");
-            match self.ask("POST", &path, Some(&json!({})), None)? {
-                (204, _) => Ok(true),
-                (409, _) => Ok(false),
-                (status, answer) => Err(self.refused(status, &answer)),
-            }
+            let released = self.expect(&[204, 409], "POST", &path, Some(&json!({})), None)?;
+            Ok(released.0 == 204)
         })
     }
 
