@@ -104,11 +104,12 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
     let created = varint::take(from)?;
     let mut numbers = [None; NUMBERS.len()];
     for (at, value) in NUMBERS.iter().zip(&mut numbers) {
-        if bits & (1 << at) != 0 {
+        if bits & (1_u64 << at) != 0 {
             *value = Some(varint::take(from)?);
         }
     }
-    let [flags, due_ms, expires_ms, ttr_ms, changed_ms, bury_order, counters @ ..] = numbers;
+    let [flags, due_ms, expires_ms, ttr_ms, rest @ ..] = numbers;
+    let [changed_ms, bury_order, counters @ ..] = rest;
     let count = |value: Option<u64>| u32::try_from(value.unwrap_or(0)).ok();
     let [reserves, timeouts, releases, buries, kicks] = counters.map(count);
     let word = |bit: u64, from: &mut &[u8]| match bits & bit {
