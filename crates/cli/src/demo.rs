@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use quintet_host::locked;
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::mess::{Folder, Running};
 use super::node::report;
@@ -217,8 +216,7 @@ impl Fleet {
         let at = self.wait_for_owner()?;
         println!("killing the owner, {} (kill -9)", NODES[at]);
         let began = Instant::now();
-        let pid = Pid::from_child(&self.nodes[at].0.0);
-        kill_process(pid, Signal::KILL).context("cannot kill it")?;
+        self.nodes[at].0.0.kill().context("cannot kill it")?;
         self.nodes[at].0.0.wait()?;
         let next = self.wait_for_owner()?;
         println!(
@@ -297,11 +295,8 @@ impl Demo {
             Arc::new(AtomicBool::new(false)),
         );
         let output = |fleet: &Fleet| -> Vec<String> {
-            fleet
-                .nodes
-                .iter()
-                .map(|(_, address)| address.clone())
-                .collect()
+            let nodes = fleet.nodes.iter();
+            nodes.map(|(_, address)| address.clone()).collect()
         };
         *locked(&addresses) = output(&fleet);
         let works = [put_all as fn(&_, &_, &_), take_all];
@@ -426,46 +421,40 @@ fn keys() -> Receiver<char> {
 
 type Addresses = Mutex<Vec<String>>;
 
-fn put_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
-    let (mut client, mut number) = (None, 0);
-    let mut answered = Instant::now();
-    while !stop.load(Ordering::SeqCst) {
-        number += 1;
-        client = client.or_else(|| Client::open(&locked(addresses), number).ok());
-        match client
-            .as_mut()
-            .map(|client: &mut Client| client.put(number))
-        {
-            Some(Ok(stored)) => {
-                let mut ledger = locked(ledger);
-                if stored {
-                    ledger.acknowledged.insert(number);
-                }
-                ledger.longest = ledger.longest.max(answered.elapsed());
-                answered = Instant::now();
-            }
-            // What was not answered is stored or not.
-            Some(Err(_)) | None => client = None,
-        }
-        std::thread::sleep(PACE);
-    }
-}
-
-fn take_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
-    let (mut client, mut turn) = (None, 0);
+/// Has a client act again and again, with a pause unless it says that more is there. One whose node
+/// is gone gives way to another.
+fn repeat(
+    addresses: &Addresses,
+    stop: &AtomicBool,
+    mut act: impl FnMut(&mut Client, u64) -> std::io::Result<bool>,
+) {
+    let (mut client, mut turn): (Option<Client>, u64) = (None, 0);
     while !stop.load(Ordering::SeqCst) {
         turn += 1;
         client = client.or_else(|| Client::open(&locked(addresses), turn).ok());
-        let taken = client
-            .as_mut()
-            .map(|client: &mut Client| client.take(ledger));
-        match taken {
-            Some(Ok(true)) => {}
-            Some(Ok(false)) => std::thread::sleep(PACE),
-            Some(Err(_)) | None => {
-                client = None;
-                std::thread::sleep(PACE);
-            }
+        let done = client.as_mut().map(|client| act(client, turn));
+        if !matches!(done, Some(Ok(true))) {
+            std::thread::sleep(PACE);
         }
+        // What was not answered is stored or not.
+        client = client.filter(|_| matches!(done, Some(Ok(_))));
     }
+}
+
+fn put_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
+    let mut answered = Instant::now();
+    repeat(addresses, stop, |client, number| {
+        let stored = client.put(number)?;
+        let mut ledger = locked(ledger);
+        if stored {
+            ledger.acknowledged.insert(number);
+        }
+        ledger.longest = ledger.longest.max(answered.elapsed());
+        answered = Instant::now();
+        Ok(false)
+    });
+}
+
+fn take_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
+    repeat(addresses, stop, |client, _| client.take(ledger));
 }
