@@ -186,17 +186,35 @@ impl Api {
         next: &str,
         after: &str,
     ) -> Result<Vec<Value>> {
-        let sign = if path.contains('?') { '&' } else { '?' };
-        let (mut all, mut from) = (Vec::new(), path.to_owned());
-        loop {
-            let mut page = self.get(&from)?;
+        let mut all = Vec::new();
+        self.each_page(("GET", path), (next, after), |mut page| {
             let Value::Array(list) = page[name].take() else {
                 bail!("the server is of another version");
             };
             all.extend(list);
-            match page[next].as_str() {
-                Some(next) => from = format!("{path}{sign}{after}={}", part(next)),
-                None => return Ok(all),
+            Ok(true)
+        })?;
+        Ok(all)
+    }
+
+    /// Gives the pages from this path on to `each`, until it says that it has enough.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`], or `each` has one.
+    pub(super) fn each_page(
+        &mut self,
+        (method, path): (&str, &str),
+        (next, after): (&str, &str),
+        mut each: impl FnMut(Value) -> Result<bool>,
+    ) -> Result<()> {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let mut from = path.to_owned();
+        loop {
+            let page = self.ask(method, &from, None)?;
+            let next = page[next].as_str().map(part);
+            match (each(page)?, next) {
+                (true, Some(next)) => from = format!("{path}{sign}{after}={next}"),
+                _ => return Ok(()),
             }
         }
     }
@@ -368,17 +386,14 @@ impl Api {
     /// The end of an error about a queue that does not exist: names that are like it, if the client
     /// may list any.
     pub(super) fn nearest(&mut self, queue: &str) -> String {
-        let (mut names, mut from) = (Vec::new(), "/queues".to_owned());
-        while let Ok(page) = self.get(&from) {
+        let mut names: Vec<String> = Vec::new();
+        let listed = self.each_page(("GET", "/queues"), ("cursor", "cursor"), |page| {
             let queues = page["queues"].as_array().into_iter().flatten();
             names.extend(queues.filter_map(|queue| queue["name"].as_str().map(str::to_owned)));
-            match page["cursor"].as_str() {
-                Some(next) if names.len() < COMPARED => {
-                    from = format!("/queues?cursor={}", part(next));
-                }
-                Some(_) | None => break,
-            }
-        }
+            Ok(names.len() < COMPARED)
+        });
+        // Of a list that breaks off the names so far will do.
+        drop(listed);
         hint(queue, names.iter().map(String::as_str))
     }
 

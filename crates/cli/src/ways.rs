@@ -109,14 +109,17 @@ impl Settings {
     }
 }
 
+fn exists(data: &Path) -> Result<()> {
+    let shown = data.display();
+    match data.is_dir() {
+        true => Ok(()),
+        false => bail!("{shown} is not a directory: name one with --data"),
+    }
+}
+
 /// The directory, which no server uses now.
 fn lock(data: &Path) -> Result<DirLock> {
-    if !data.is_dir() {
-        bail!(
-            "{} is not a directory: name one with --data",
-            data.display()
-        );
-    }
+    exists(data)?;
     Ok(DirLock::acquire(data)?)
 }
 
@@ -205,12 +208,7 @@ impl Adopt {
 impl Adopt {
     /// Nothing is locked, as the server serves.
     fn runs_only(self) -> Result<ExitCode> {
-        if !self.data.is_dir() {
-            bail!(
-                "{} is not a directory: name one with --data",
-                self.data.display()
-            );
-        }
+        exists(&self.data)?;
         let config = self.of.load(Some(self.data.clone()))?;
         shards_fit(&config, &Source::alone(&self.data))?;
         let done = transfer("runs", true, |report| ahead(&config, report))?;

@@ -71,36 +71,29 @@ impl UserTable {
     pub fn user(&self, row: usize, wrong: &mut Vec<Mistake>) -> User {
         let row = Row::User(row);
         let mut fails = |key, why| wrong.push(Mistake { row, key, why });
+        let stated = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let of_file = |path: String| -> Result<String, String> {
+            let bytes = private(&path)?;
+            Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+        };
+        let of_file = stated(&self.password_file).map(of_file);
+        let stated_hash = stated(&self.password).map(Ok);
+        let hashes = [("password", stated_hash), ("password_file", of_file)];
         let mut password = None;
-        let mut hash =
-            |key, text: &str, fails: &mut dyn FnMut(&'static str, String)| match Password::read(
-                text,
-            ) {
+        for (key, hash) in hashes {
+            let Some(hash) = hash else { continue };
+            let read = |hash: String| Password::read(&hash).map_err(|error| error.to_string());
+            match hash.and_then(read) {
                 Ok(read) if password.is_none() => password = Some(read),
                 Ok(_) => fails(key, "stands beside password: leave one out".to_owned()),
-                Err(error) => fails(key, error.to_string()),
-            };
-        if !self.password.is_empty() {
-            hash("password", &self.password, &mut fails);
-        }
-        if !self.password_file.is_empty() {
-            match private(&self.password_file) {
-                Ok(bytes) => {
-                    let text = String::from_utf8_lossy(&bytes);
-                    hash("password_file", text.trim(), &mut fails);
-                }
-                Err(why) => fails("password_file", why),
+                Err(why) => fails(key, why),
             }
         }
-        let mut secret = None;
-        if !self.secret_file.is_empty() {
-            let read = private(&self.secret_file)
+        let secret = stated(&self.secret_file).and_then(|path| {
+            let read = private(&path)
                 .and_then(|bytes| Secret::read(&bytes).map_err(|error| error.to_string()));
-            match read {
-                Ok(read) => secret = Some(read),
-                Err(why) => fails("secret_file", why),
-            }
-        }
+            read.map_err(|why| fails("secret_file", why)).ok()
+        });
         let tokens = self.tokens.iter().filter_map(|line| {
             let read = token(line);
             read.map_err(|why| fails("tokens", why)).ok()

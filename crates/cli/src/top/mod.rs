@@ -144,19 +144,16 @@ impl Server {
         let queue = part(queue);
         for (state, only) in [("buried", false), ("ready", true)] {
             let path = format!("/queues/{queue}/messages?state={state}&dead={only}&max={DEAD}");
-            let mut from = path.clone();
             // A slice may have looked at many and found none.
-            for _ in 0..SLICES {
-                let page = self.api.get(&from)?;
+            let mut slices = 0;
+            let each_page = |page: Value| {
                 let messages = page["messages"].as_array().into_iter().flatten();
                 all.extend(messages.map(dead));
-                match page["cursor"].as_str() {
-                    Some(cursor) if all.len() < DEAD => {
-                        from = format!("{path}&cursor={}", part(cursor));
-                    }
-                    _ => break,
-                }
-            }
+                slices += 1;
+                Ok(all.len() < DEAD && slices < SLICES)
+            };
+            self.api
+                .each_page(("GET", &path), ("cursor", "cursor"), each_page)?;
         }
         Ok(all)
     }
