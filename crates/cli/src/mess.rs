@@ -74,14 +74,7 @@ paused = true
 ";
 
 /// Queues with producers and consumers that keep up.
-const HEALTHY: [&str; 6] = [
-    "orders.new",
-    "orders.paid",
-    "orders.shipped",
-    "search.index",
-    "audit.log",
-    "push.send",
-];
+const HEALTHY: &str = "orders.new orders.paid orders.shipped search.index audit.log push.send";
 
 /// Queues of which nobody takes.
 const TENANTS: usize = 20;
@@ -247,7 +240,7 @@ impl Load {
         let faulty = FAULTS.lines().take(9);
         let faulty = faulty.filter_map(|line| line.split_whitespace().next());
         let faulty = faulty.map(|queue| Worker::of(server, queue));
-        let healthy = HEALTHY.iter().map(|queue| Worker::of(server, queue));
+        let healthy = HEALTHY.split(' ').map(|queue| Worker::of(server, queue));
         Ok(Self {
             faulty: faulty.collect::<Result<_>>()?,
             healthy: healthy.collect::<Result<_>>()?,

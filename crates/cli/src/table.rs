@@ -16,17 +16,7 @@ const TEXT_MIN: usize = 8;
 const FIRST_MIN: usize = 20;
 
 /// Columns that a narrow terminal leaves out, the first one first.
-const SPARE: [&str; 9] = [
-    "bytes",
-    "waiters",
-    "in/s",
-    "out/s",
-    "since",
-    "connections",
-    "delayed",
-    "buried",
-    "reserved",
-];
+const SPARE: &str = "bytes waiters in/s out/s since connections delayed buried reserved";
 
 /// Columns that hold text also where all of it looks like numbers.
 const TEXTS: [&str; 6] = ["name", "queue", "body", "user", "status", "error"];
@@ -170,11 +160,11 @@ fn lay_out(
         (false, 0) => widths[*at].min(FIRST_MIN),
         (false, _) => widths[*at].min(TEXT_MIN),
     };
-    for head in SPARE.iter().filter(|head| **head != kept) {
+    for head in SPARE.split(' ').filter(|head| *head != kept) {
         if wide(columns.iter().map(least).sum(), &columns) <= most {
             break;
         }
-        columns.retain(|at| rows[0][*at] != **head);
+        columns.retain(|at| rows[0][*at] != head);
     }
     while wide(columns.iter().map(|at| widths[*at]).sum(), &columns) > most {
         let texts = columns.iter().copied();
