@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use quintet_control::Standing;
 use quintet_types::{CommandError, Name};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -331,16 +330,7 @@ fn counted(source: &mut dyn Source) -> Result<Counts> {
         if entry.body.is_none() {
             source.pieces(&mut sink())?;
         }
-        let state = match entry.head.state {
-            Standing::Ready => "ready",
-            Standing::Delayed => "delayed",
-            Standing::Reserved => "reserved",
-            Standing::Buried => "buried",
-            Standing::Prepared => "prepared",
-            Standing::Done => "done",
-            Standing::Relayed => "relayed",
-        };
-        counts.add(&entry.head.queue, state, 1);
+        counts.add(&entry.head.queue, entry.head.state.word(), 1);
     }
     Ok(counts)
 }

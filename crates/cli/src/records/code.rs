@@ -17,16 +17,6 @@ mod has {
 /// The places of the bits of [`optional`] numbers, in the order in which they follow.
 const NUMBERS: [u64; 11] = [1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14];
 
-const STATES: [Standing; 7] = [
-    Standing::Ready,
-    Standing::Delayed,
-    Standing::Reserved,
-    Standing::Buried,
-    Standing::Prepared,
-    Standing::Done,
-    Standing::Relayed,
-];
-
 /// Appends a head, without its queue.
 pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
     let numbers = optional(head);
@@ -42,8 +32,7 @@ pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
     let there = of_numbers.chain(others).filter(|(_, is)| *is);
     varint::put(out, there.map(|(bit, _)| bit).sum());
     varint::put(out, head.id);
-    let state = STATES.iter().position(|&state| state == head.state);
-    varint::put(out, state.unwrap_or(0) as u64);
+    varint::put(out, head.state as u64);
     let priority = head.priority.unwrap_or(quintet_types::PRIORITY_DEFAULT);
     varint::put(out, u64::from(priority));
     varint::put(out, ((head.place << 1) ^ (head.place >> 63)) as u64);
@@ -98,7 +87,8 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         return None;
     }
     let id = varint::take(from)?;
-    let state = *STATES.get(usize::try_from(varint::take(from)?).ok()?)?;
+    let state = usize::try_from(varint::take(from)?).ok()?;
+    let state = *Standing::ALL.get(state)?;
     let priority = u32::try_from(varint::take(from)?).ok()?;
     let place = varint::take(from)?;
     let created = varint::take(from)?;

@@ -357,9 +357,7 @@ impl Quintet {
             }
             Stage::Listed(state) => state,
         };
-        let words = [(Standing::Ready, "ready"), (Standing::Buried, "buried")];
-        let word = words.iter().find(|(of, _)| *of == state);
-        let word = word.map_or("delayed", |(_, word)| word);
+        let word = state.word();
         let mut path = format!("{path}/messages?state={word}&max={AT_ONCE}");
         if let Some(cursor) = &self.cursor {
             path = format!("{path}&cursor={}", coded(cursor));
