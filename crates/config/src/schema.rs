@@ -407,20 +407,8 @@ impl Field<'_> {
             }
             Field::Sync(at) => *at = parse_sync(word(value))?,
             Field::Tls(at) => *at = TlsMode::read(value)?,
-            Field::Choice(at, words) => {
-                let word = word(value);
-                if !words.contains(&word) {
-                    return Err(takes(&format!("one of {}", words.join(", ")), value));
-                }
-                word.clone_into(at);
-            }
-            Field::Level(at) => {
-                let level = word(value).to_ascii_lowercase();
-                if !LEVELS.contains(&level.as_str()) {
-                    return Err(takes(&format!("one of {}", LEVELS.join(", ")), value));
-                }
-                *at = level;
-            }
+            Field::Choice(at, words) => *at = one_of(words, word(value).to_owned(), value)?,
+            Field::Level(at) => *at = one_of(LEVELS, word(value).to_ascii_lowercase(), value)?,
             Field::Texts(at) => {
                 let all = value.as_array().ok_or("takes a list of texts")?;
                 let all = all.iter().map(|one| text(one).map(str::to_owned));
@@ -476,6 +464,13 @@ pub(crate) fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
             Ok(ms @ 1..=60_000) => Ok(SyncPolicy::EveryMs(ms)),
             _ => Err("takes \"always\", \"never\" or an interval from \"1ms\" to \"60s\"".into()),
         },
+    }
+}
+
+fn one_of(words: &[&str], word: String, value: &toml::Value) -> Result<String, String> {
+    match words.contains(&word.as_str()) {
+        true => Ok(word),
+        false => Err(takes(&format!("one of {}", words.join(", ")), value)),
     }
 }
 

@@ -116,18 +116,9 @@ impl Origin {
     ) -> Result<Box<dyn Peer>> {
         let stop = Arc::clone(stop);
         Ok(match self {
-            Self::Beanstalk(at) => {
-                let only = at.queue.clone();
-                Box::new(beanstalk::Beanstalk::connect(&at.address, only, stop)?)
-            }
-            Self::Kestrel(at) => {
-                let only = at.queue.clone();
-                Box::new(kestrel::Kestrel::connect(&at.address, only, stop)?)
-            }
-            Self::Faktory(at) => {
-                let (word, only) = (at.password.as_deref(), at.queue.clone());
-                Box::new(faktory::Faktory::connect(&at.address, word, only, stop)?)
-            }
+            Self::Beanstalk(at) => Box::new(beanstalk::Beanstalk::connect(at, stop)?),
+            Self::Kestrel(at) => Box::new(kestrel::Kestrel::connect(at, stop)?),
+            Self::Faktory(at) => Box::new(faktory::Faktory::connect(at, stop)?),
             Self::Quintet(site) => Box::new(quintet::Quintet::connect(site, ca, stop)?),
             Self::Sqs(place) => Box::new(sqs::Sqs::connect(place, ca, stop)?),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => bail!("these are files"),

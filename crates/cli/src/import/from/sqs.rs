@@ -8,7 +8,6 @@ mod sign;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -576,9 +575,5 @@ impl Peer for Sqs {
             )
         };
         (count > 0).then(fault)
-    }
-
-    fn local(&mut self) -> Option<SocketAddr> {
-        None
     }
 }
