@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use quintet_host::locked;
 
-use super::mess::{Folder, Running};
+use super::mess::{Folder, Running, start};
 use super::node::report;
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -143,44 +143,19 @@ impl Fleet {
     /// Starts a node; answers where it speaks memcache.
     fn node(&self, name: &str) -> Result<(Running, String)> {
         std::fs::create_dir_all(self.data(name))?;
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.folder.0.join(format!("{name}.log")))?;
-        let child = Command::new(std::env::current_exe()?)
-            .args(["serve", "--config"])
-            .arg(self.folder.0.join(format!("{name}.toml")))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .process_group(0)
-            .spawn()
-            .context("cannot start a node")?;
-        let mut running = Running(child);
-        let out = running.0.stdout.take().context("its output is piped")?;
-        let mut lines = BufReader::new(out).lines();
-        let mut memcache = None;
-        for line in &mut lines {
-            let line = line?;
+        let [config, log] = ["toml", "log"].map(|end| self.folder.0.join(format!("{name}.{end}")));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["serve", "--config"]).arg(config);
+        let mut memcache = String::new();
+        let running = start(command, &format!("node {name}"), &log, |line| {
             if let Some(at) = line.strip_prefix("listening memcache ") {
-                memcache = Some(at.to_owned());
+                at.clone_into(&mut memcache);
             }
-            if let Some(at) = line.strip_prefix("listening beanstalk ") {
-                println!(
-                    "node {name}: memcache at {}, beanstalk at {at}",
-                    memcache.as_deref().unwrap_or("?")
-                );
-                break;
+            let beanstalk = line.strip_prefix("listening beanstalk ");
+            if let Some(at) = beanstalk {
+                println!("node {name}: memcache at {memcache}, beanstalk at {at}");
             }
-        }
-        // It prints a line at each change; nobody else reads them.
-        std::thread::spawn(move || lines.for_each(drop));
-        let memcache = memcache.with_context(|| {
-            let log = std::fs::read_to_string(self.folder.0.join(format!("{name}.log")));
-            format!(
-                "the node {name} did not start:\n{}",
-                log.unwrap_or_default()
-            )
+            beanstalk.is_some()
         })?;
         Ok((running, memcache))
     }

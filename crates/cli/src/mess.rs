@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _, stdout};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -126,44 +126,62 @@ impl Server {
         let folder = Folder::create("mess")?;
         let config = folder.0.join("quintet.toml");
         std::fs::write(&config, CONFIG)?;
-        let log = std::fs::File::create(folder.0.join("log"))?;
-        let child = Command::new(std::env::current_exe()?)
+        let log = folder.0.join("log");
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .args(["serve", "--listen", &format!("http={http}")])
             .args(["--listen", "beanstalk=127.0.0.1:0", "--config"])
             .arg(&config)
             .arg("--data")
-            .arg(folder.0.join("data"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            // Ctrl-C is for the demo alone.
-            .process_group(0)
-            .spawn()
-            .context("cannot start a server")?;
-        let mut running = Running(child);
-        let out = running.0.stdout.take().context("its output is piped")?;
-        let mut lines = BufReader::new(out).lines();
+            .arg(folder.0.join("data"));
         let (mut console, mut beanstalk) = (String::new(), String::new());
-        for line in &mut lines {
-            let line = line?;
+        let running = start(command, "server", &log, |line| {
             if let Some(address) = line.strip_prefix("console: ") {
                 address.clone_into(&mut console);
             } else if let Some(address) = line.strip_prefix("listening beanstalk ") {
                 address.clone_into(&mut beanstalk);
-            } else if line == "quintet ready" {
-                // Nobody else reads the lines that come later.
-                std::thread::spawn(move || lines.for_each(drop));
-                return Ok(Self {
-                    running,
-                    folder,
-                    console,
-                    beanstalk,
-                });
             }
-        }
-        let log = std::fs::read_to_string(folder.0.join("log")).unwrap_or_default();
-        bail!("the server did not start:\n{log}")
+            line == "quintet ready"
+        })?;
+        Ok(Self {
+            running,
+            folder,
+            console,
+            beanstalk,
+        })
     }
+}
+
+/// Starts a server, or a node with its name; it writes its errors to this file. `reads` gets the
+/// lines that it prints, and says when it is ready.
+pub(super) fn start(
+    mut command: Command,
+    who: &str,
+    log: &Path,
+    mut reads: impl FnMut(&str) -> bool,
+) -> Result<Running> {
+    let mut options = std::fs::File::options();
+    let errors = options.create(true).append(true).open(log)?;
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        // Keys are for the demo alone.
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start a {}", who.split(' ').next().unwrap_or(who)))?;
+    let mut running = Running(child);
+    let out = running.0.stdout.take().context("its output is piped")?;
+    let mut lines = BufReader::new(out).lines();
+    for line in &mut lines {
+        if reads(&line?) {
+            // Nobody else reads the lines that come later.
+            std::thread::spawn(move || lines.for_each(drop));
+            return Ok(running);
+        }
+    }
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    bail!("the {who} did not start:\n{log}")
 }
 
 /// A producer and consumer of one queue, over beanstalk.

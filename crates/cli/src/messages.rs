@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use quintet_config::parse_duration_ms as duration;
 use quintet_types::{AfterOn, CommandError, IfFailed, OnRepeat, Scope};
 use serde_json::{Value, json};
 
@@ -22,10 +23,6 @@ pub(super) const EMPTY: u8 = 4;
 
 /// How long one request waits at most, ms.
 const WAIT_MS: u64 = 60_000;
-
-fn duration(text: &str) -> Result<u64, String> {
-    quintet_config::parse_duration_ms(text)
-}
 
 /// Refuses `--rank`.
 pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {

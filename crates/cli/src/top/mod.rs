@@ -161,16 +161,8 @@ impl Server {
     /// Does something to a queue; answers what was done. `goes_on` is asked between slices.
     fn act(&mut self, act: &Act, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<String> {
         match act {
-            Act::Pause(queue) => {
-                self.api
-                    .ask("POST", &format!("/queues/{}/pause", part(queue)), None)?;
-                Ok(format!("{} paused", named(queue)))
-            }
-            Act::Resume(queue) => {
-                self.api
-                    .ask("POST", &format!("/queues/{}/resume", part(queue)), None)?;
-                Ok(format!("{} resumed", named(queue)))
-            }
+            Act::Pause(queue) => self.post(queue, "pause", "paused"),
+            Act::Resume(queue) => self.post(queue, "resume", "resumed"),
             Act::Retry(queue) => {
                 let bulk = Bulk::of_all(queue, RETRY, "retried");
                 self.in_slices(&bulk, u64::MAX, "retried", goes_on)
@@ -181,6 +173,12 @@ impl Server {
             }
             Act::Nothing | Act::Quit | Act::Count(_) => Ok(String::new()),
         }
+    }
+
+    fn post(&mut self, queue: &str, act: &str, done: &str) -> Result<String> {
+        let path = format!("/queues/{}/{act}", part(queue));
+        self.api.ask("POST", &path, None)?;
+        Ok(format!("{} {done}", named(queue)))
     }
 
     fn in_slices(
