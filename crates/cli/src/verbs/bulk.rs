@@ -108,11 +108,17 @@ pub(in super::super) struct How {
     quiet: bool,
 }
 
-/// Every message.
-static EVERY: LazyLock<Which> = LazyLock::new(Which::default);
+/// Which messages of a queue an operation is about, and how it is done.
+#[derive(Default, clap::Args)]
+pub(in super::super) struct Many {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    pub(super) how: How,
+}
 
-/// Without a bound and a word.
-static ALL_OF_THEM: LazyLock<How> = LazyLock::new(How::default);
+/// Every message.
+static EVERY: LazyLock<Many> = LazyLock::new(Many::default);
 
 /// Effect of `purge` on a queue's messages without `--state`.
 pub(in super::super) const PURGE: &[(&str, &str)] = &[("ready", "purge"), ("delayed", "purge")];
@@ -122,8 +128,7 @@ pub(in super::super) const RETRY: &[(&str, &str)] = &[("buried", "kick"), ("read
 
 /// An operation on many messages of a queue: `act`s on the `state`s of it.
 pub(in super::super) struct Bulk<'a> {
-    pub(super) which: &'a Which,
-    pub(super) how: &'a How,
+    pub(super) many: &'a Many,
     pub(super) queue: &'a str,
     /// The operation on messages of each state, in the server's words.
     pub(super) acts: &'a [(&'a str, &'a str)],
@@ -144,20 +149,18 @@ impl<'a> Bulk<'a> {
         acts: &'a [(&'a str, &'a str)],
         done: &'static str,
     ) -> Self {
-        Self::of(&EVERY, &ALL_OF_THEM, queue, acts, done)
+        Self::of(&EVERY, queue, acts, done)
     }
 
     /// These acts, without a question and fields of their own.
     pub(super) fn of(
-        which: &'a Which,
-        how: &'a How,
+        many: &'a Many,
         queue: &'a str,
         acts: &'a [(&'a str, &'a str)],
         done: &'static str,
     ) -> Self {
         Self {
-            which,
-            how,
+            many,
             queue,
             acts,
             to: None,
@@ -174,16 +177,16 @@ impl<'a> Bulk<'a> {
         let once = |at: &usize| !self.acts[..*at].contains(&self.acts[*at]);
         let all: u64 = (0..there.len()).filter(once).map(|at| there[at]).sum();
         // Only what was there at the start, so that it ends beside a producer.
-        let wanted = all.min(self.how.max.unwrap_or(u64::MAX));
-        if self.how.dry_run {
-            return self.how.report(wanted, self.done);
+        let wanted = all.min(self.many.how.max.unwrap_or(u64::MAX));
+        if self.many.how.dry_run {
+            return self.many.how.report(wanted, self.done);
         }
         if self.asks && wanted > 0 && !self.confirmed(wanted)? {
             bail!("nothing was {}", self.done);
         }
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGINT, Arc::clone(&stop)).context("cannot wait for Ctrl-C")?;
-        let mut progress = Progress::new(self.done, Of::Messages(wanted), self.how.quiet);
+        let mut progress = Progress::new(self.done, Of::Messages(wanted), self.many.how.quiet);
         let ended = self.act(api, &there, wanted, |count| {
             progress.add(count, 0, progress.messages() + count);
             Ok(!stop.load(Ordering::Relaxed))
@@ -191,7 +194,7 @@ impl<'a> Bulk<'a> {
         let stopped = !ended;
         progress.clear();
         let messages = progress.messages();
-        self.how.print(messages, self.done, stopped)?;
+        self.many.how.print(messages, self.done, stopped)?;
         Ok(match stopped {
             true => ExitCode::from(STOPPED),
             false => ExitCode::SUCCESS,
@@ -244,12 +247,12 @@ impl<'a> Bulk<'a> {
 
     /// No filter and no bound leaves a message out.
     fn is_of_all(&self) -> bool {
-        self.which.query().is_empty() && self.how.max.is_none()
+        self.many.which.query().is_empty() && self.many.how.max.is_none()
     }
 
     /// The address of `act`, and which messages it is about.
     fn request(&self, state: &str, act: &str) -> Result<(String, Map<String, Value>)> {
-        let which = self.which;
+        let which = &self.many.which;
         let headers = headers(&which.attr)?;
         let fields = [
             ("state", json!(state)),
@@ -260,7 +263,7 @@ impl<'a> Bulk<'a> {
             ("batch", json!(which.batch)),
             ("older_ms", which.older.unwrap_or(0).into()),
             ("to", json!(self.to)),
-            ("fast", self.how.fast.into()),
+            ("fast", self.many.how.fast.into()),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value));
         let path = format!("/queues/{}/operations/{act}", part(self.queue));
@@ -270,7 +273,7 @@ impl<'a> Bulk<'a> {
     }
 
     fn confirmed(&self, messages: u64) -> Result<bool> {
-        if self.how.yes {
+        if self.many.how.yes {
             return Ok(true);
         }
         let (queue, done) = (self.queue, self.done);

@@ -127,6 +127,9 @@ enum Stage {
     Listed(Standing),
 }
 
+/// A request: method, path, body, and the version that the message has to have.
+type Ask<'a> = (&'a str, &'a str, Option<&'a Value>, Option<&'a str>);
+
 /// A queue in hand.
 struct Queue {
     name: String,
@@ -184,13 +187,7 @@ impl Quintet {
     }
 
     /// Asks, whatever it answers.
-    fn send(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-        version: Option<&str>,
-    ) -> Result<Response<Body>> {
+    fn send(&self, (method, path, body, version): Ask<'_>) -> Result<Response<Body>> {
         let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("{}/api/v1{path}", self.site.url));
@@ -208,14 +205,8 @@ impl Quintet {
     }
 
     /// Its status and document; null where there is none.
-    fn ask(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-        version: Option<&str>,
-    ) -> Result<(u16, Value)> {
-        let mut response = self.send(method, path, body, version)?;
+    fn ask(&self, ask: Ask<'_>) -> Result<(u16, Value)> {
+        let mut response = self.send(ask)?;
         let status = response.status().as_u16();
         let limited = response.body_mut().with_config().limit(ANSWER_MAX);
         let read = limited.read_to_vec();
@@ -230,15 +221,8 @@ impl Quintet {
     }
 
     /// The same; another status than one of these is an error.
-    fn expect(
-        &self,
-        known: &[u16],
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-        version: Option<&str>,
-    ) -> Result<(u16, Value)> {
-        let (status, value) = self.ask(method, path, body, version)?;
+    fn expect(&self, known: &[u16], ask: Ask<'_>) -> Result<(u16, Value)> {
+        let (status, value) = self.ask(ask)?;
         match known.contains(&status) {
             true => Ok((status, value)),
             false => Err(self.refused(status, &value)),
@@ -258,7 +242,7 @@ impl Quintet {
     }
 
     fn page(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Page> {
-        let (_, answer) = self.expect(&[200], method, path, body, None)?;
+        let (_, answer) = self.expect(&[200], (method, path, body, None))?;
         let at = self.site.shown();
         serde_json::from_value(answer)
             .with_context(|| format!("cannot read the messages of {at}: it has another version"))
@@ -268,7 +252,7 @@ impl Quintet {
     fn fetch_queues(&self) -> Result<Vec<Map<String, Value>>> {
         let mut all = Vec::new();
         if let Some(only) = &self.site.queue {
-            match self.ask("GET", &of_queue(only), None, None)? {
+            match self.ask(("GET", &of_queue(only), None, None))? {
                 (200, Value::Object(queue)) => all.push(queue),
                 (404, answer) if answer["code"].is_string() => {
                     bail!("{} has no queue {only}", self.site.shown())
@@ -279,7 +263,7 @@ impl Quintet {
         }
         let mut path = "/queues".to_owned();
         loop {
-            let (_, page) = self.expect(&[200], "GET", &path, None, None)?;
+            let (_, page) = self.expect(&[200], ("GET", &path, None, None))?;
             let Some(queues) = page["queues"].as_array() else {
                 return Err(self.refused(200, &page));
             };
@@ -432,7 +416,7 @@ impl Quintet {
 
     /// A body that did not come with its message; `None`: the message is gone.
     fn stream(&self, id: u64) -> Result<Option<impl Read>> {
-        let response = self.send("GET", &format!("/messages/{id}/body"), None, None)?;
+        let response = self.send(("GET", &format!("/messages/{id}/body"), None, None))?;
         match response.status().as_u16() {
             200 => Ok(Some(response.into_body().into_reader())),
             404 => Ok(None),
@@ -456,12 +440,12 @@ impl Quintet {
             How::Seen(version) => return self.delete(held.id, version),
             How::Lease(token) => format!("/leases/{token}/finish"),
         };
-        if self.expect(&[204, 409], "POST", &path, None, None)?.0 == 204 {
+        if self.expect(&[204, 409], ("POST", &path, None, None))?.0 == 204 {
             return Ok(true);
         }
         // The lease is over. Nobody had it since, if it was given no other.
         let path = format!("/messages/{}", held.id);
-        match self.expect(&[200, 404], "GET", &path, None, None)? {
+        match self.expect(&[200, 404], ("GET", &path, None, None))? {
             (200, shown) if shown["attempts"] == held.attempts => {
                 let version = shown["version"].as_str().unwrap_or_default();
                 self.delete(held.id, version)
@@ -472,7 +456,7 @@ impl Quintet {
 
     fn delete(&self, id: u64, version: &str) -> Result<bool> {
         let (path, known) = (format!("/messages/{id}"), [204, 404, 412]);
-        let (status, _) = self.expect(&known, "DELETE", &path, None, Some(version))?;
+        let (status, _) = self.expect(&known, ("DELETE", &path, None, Some(version)))?;
         Ok(status == 204)
     }
 }
@@ -571,7 +555,7 @@ impl Peer for Quintet {
         let tokens: Vec<String> = delivered.chain(taken).collect();
         each(&tokens, |token| {
             let path = format!("/leases/{token}/release");
-            let released = self.expect(&[204, 409], "POST", &path, Some(&json!({})), None)?;
+            let released = self.expect(&[204, 409], ("POST", &path, Some(&json!({})), None))?;
             Ok(released.0 == 204)
         })
     }
