@@ -162,11 +162,10 @@ impl Fleet {
 
     /// The number of the node that owns, if one says so.
     fn owner(&self) -> Option<usize> {
-        NODES.iter().enumerate().find_map(|(at, name)| {
+        NODES.iter().find_map(|name| {
             let report = report(&self.data(name)).ok()?;
-            let owner = report.owner()?.to_owned();
-            let at = NODES.iter().position(|name| *name == owner).unwrap_or(at);
-            Some(at)
+            let owner = report.owner()?;
+            NODES.iter().position(|name| *name == owner)
         })
     }
 

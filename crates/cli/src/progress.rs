@@ -20,7 +20,8 @@ pub(super) struct Progress {
     reported: Instant,
     bar: Option<ProgressBar>,
     quiet: bool,
-    messages: u64,
+    /// Messages through.
+    pub(super) messages: u64,
     bytes: u64,
 }
 
@@ -70,11 +71,6 @@ impl Progress {
             self.reported = Instant::now();
             eprintln!("{} {}", self.what, self.text());
         }
-    }
-
-    /// Messages through.
-    pub(super) fn messages(&self) -> u64 {
-        self.messages
     }
 
     /// Takes the bar away.

@@ -11,7 +11,7 @@ use super::queues::{QUEUE_SETTINGS, SCRIPT_KEYS};
 use super::schema::SETTINGS;
 
 /// A fault of the configuration file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Wrong {
     /// Which of the tables of this name, from 0; of those written with two brackets.
     row: Option<usize>,
@@ -32,10 +32,8 @@ impl fmt::Display for Wrong {
 impl From<String> for Wrong {
     fn from(why: String) -> Self {
         Self {
-            row: None,
-            table: None,
-            key: None,
             why,
+            ..Self::default()
         }
     }
 }
@@ -69,27 +67,21 @@ impl Wrong {
     }
 
     /// About something in the table that is called so.
-    pub(crate) fn within(self, place: &str) -> Self {
-        Self {
-            why: format!("in {place}: {}", self.why),
-            ..self
-        }
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.why = format!("in {place}: {}", self.why);
+        self
     }
 
     /// About this one of several tables.
-    pub(crate) fn of_row(self, row: usize) -> Self {
-        Self {
-            row: Some(row),
-            ..self
-        }
+    pub(crate) fn of_row(mut self, row: usize) -> Self {
+        self.row = Some(row);
+        self
     }
 
     /// In tables of this name.
-    pub(crate) fn of_table(self, table: &'static str) -> Self {
-        Self {
-            table: Some(table),
-            ..self
-        }
+    pub(crate) fn of_table(mut self, table: &'static str) -> Self {
+        self.table = Some(table);
+        self
     }
 
     /// With the line of the file, where `name` is the setting or table.

@@ -166,7 +166,7 @@ fn binary_tail(file: &mut File) -> Result<Tail> {
         Err(error) if error.is::<records::BadInput>() => return Ok(tail),
         Err(error) => return Err(error),
     };
-    tail.end = source.offset();
+    tail.end = source.offset;
     loop {
         let step = source.next().and_then(|entry| {
             source.pieces(&mut sink())?;
@@ -176,7 +176,7 @@ fn binary_tail(file: &mut File) -> Result<Tail> {
             Ok(Some(entry)) => {
                 if source.is_between_groups() {
                     tail.last = Some(entry.head);
-                    (tail.end, tail.messages) = (source.offset(), source.messages());
+                    (tail.end, tail.messages) = (source.offset, source.messages);
                 }
             }
             Ok(None) => {
@@ -184,7 +184,7 @@ fn binary_tail(file: &mut File) -> Result<Tail> {
                 return Ok(tail);
             }
             // What an interrupted export leaves; anything else is damage.
-            Err(_) if source.is_cut() => return Ok(tail),
+            Err(_) if source.cut => return Ok(tail),
             Err(error) => return Err(error),
         }
     }

@@ -110,7 +110,7 @@ impl Walk {
                 }
                 let mut body = (&mut self.api).take(follows);
                 self.sink.message(&head, &mut body)?;
-                let position = self.before + self.progress.messages() + 1;
+                let position = self.before + self.progress.messages + 1;
                 self.progress.add(1, head.bytes, position);
             }
             match page["cursor"].as_str() {

@@ -188,12 +188,12 @@ impl<'a> Bulk<'a> {
         signal_hook::flag::register(SIGINT, Arc::clone(&stop)).context("cannot wait for Ctrl-C")?;
         let mut progress = Progress::new(self.done, Of::Messages(wanted), self.many.how.quiet);
         let ended = self.act(api, &there, wanted, |count| {
-            progress.add(count, 0, progress.messages() + count);
+            progress.add(count, 0, progress.messages + count);
             Ok(!stop.load(Ordering::Relaxed))
         })?;
         let stopped = !ended;
         progress.clear();
-        let messages = progress.messages();
+        let messages = progress.messages;
         self.many.how.print(messages, self.done, stopped)?;
         Ok(match stopped {
             true => ExitCode::from(STOPPED),
