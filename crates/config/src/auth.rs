@@ -10,35 +10,16 @@ use quintet_client::words::utc;
 use quintet_types::Pattern;
 
 use super::Config;
-use super::schema::{Spec, keys};
+use super::schema::table;
 use super::wrong::Lines;
 
 /// Where systemd puts the files of `LoadCredential=`.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
-/// One `[[user]]` table, as the file says it.
-#[derive(Clone, Default)]
-pub struct UserTable {
-    pub name: String,
-    pub password: String,
-    pub password_file: String,
-    pub secret_file: String,
-    pub tokens: Vec<String>,
-    pub groups: Vec<String>,
-    pub(crate) lines: Lines,
-}
-
-/// One `[[grant]]` table, as the file says it.
-#[derive(Clone, Default)]
-pub struct GrantTable {
-    pub user: String,
-    pub group: String,
-    pub queues: Vec<String>,
-    pub rights: Vec<String>,
-    pub(crate) lines: Lines,
-}
-
-pub(crate) const USER: &[Spec<UserTable>] = keys! {
+table! {
+    /// One `[[user]]` table, as the file says it.
+    #[derive(Clone, Default)]
+    pub struct UserTable, USER;
     "name" Text(name)
         "Name: 1 to 128 printable ASCII characters without spaces and colons.";
     "password" Text(password)
@@ -53,9 +34,13 @@ pub(crate) const USER: &[Spec<UserTable>] = keys! {
         "Tokens, as quintet token prints them: \"SHA256 UNTIL\".";
     "groups" Texts(groups)
         "The user has the grants of these groups.";
-};
+    + lines: Lines;
+}
 
-pub(crate) const GRANT: &[Spec<GrantTable>] = keys! {
+table! {
+    /// One `[[grant]]` table, as the file says it.
+    #[derive(Clone, Default)]
+    pub struct GrantTable, GRANT;
     "user" Text(user)
         "User, or \"anonymous\" for clients without a login.";
     "group" Text(group)
@@ -64,7 +49,8 @@ pub(crate) const GRANT: &[Spec<GrantTable>] = keys! {
         "Queues or patterns, as [[queue]] has them.";
     "rights" Texts(rights)
         "put, take, settle, peek, admin; server for the whole server; metrics for /metrics alone.";
-};
+    + lines: Lines;
+}
 
 impl UserTable {
     /// With its files read; `row` is its place among all.

@@ -16,42 +16,18 @@ use quintet_types::{Attr, Body, Expiry, Ms, Name, Put, PutMore, When};
 use quintet_wire::STREAM_OVER;
 
 use super::Config;
-use super::schema::{Spec, keys};
+use super::schema::{Spec, keys, table};
 use super::units::parse_duration_ms;
 use super::wrong::Wrong;
 
 /// Bytes of a name at most: it is a label of metrics and a part of addresses.
 const NAME_MAX: usize = 255;
 
-/// One `[[cron]]` or `[[schedule]]` table, as the file says it.
-#[derive(Clone, Default)]
-pub struct CronTable {
-    pub name: String,
-    pub schedule: String,
-    pub every: String,
-    pub phase: String,
-    pub at: Vec<String>,
-    pub start: String,
-    pub end: String,
-    pub count: Option<u64>,
-    pub zone: String,
-    pub queue: String,
-    pub body: String,
-    pub body_file: String,
-    pub body_base64: String,
-    pub attributes: Vec<String>,
-    pub priority: Option<u64>,
-    pub delay: String,
-    pub ttr: String,
-    pub ttl: String,
-    pub missed: String,
-    pub overlap: String,
-}
-
-/// The rows of a table: its own, then those of both kinds of tables.
+/// The rows of a table, made by this macro: its own, then those of both kinds of tables.
 macro_rules! rows {
-    ($($own:tt)*) => {
-        keys! {
+    ($make:ident! { $($head:tt)* } $($own:tt)*) => {
+        $make! {
+            $($head)*
             "name" Text(name)
                 "Unique name.";
             $($own)*
@@ -86,12 +62,18 @@ macro_rules! rows {
 }
 
 pub(crate) const CRON: &[Spec<CronTable>] = rows! {
+    keys! {}
     "schedule" Text(schedule)
         "When: minute, hour, day, month and weekday, as crontab(5) has them.";
 };
 
-/// `[[schedule]]`: one of cron, every and at.
-pub(crate) const SCHEDULE: &[Spec<CronTable>] = rows! {
+// `[[schedule]]`: one of cron, every and at. A `[[cron]]` has some of the fields.
+rows! {
+    table! {
+        /// One `[[cron]]` or `[[schedule]]` table, as the file says it.
+        #[derive(Clone, Default)]
+        pub struct CronTable, SCHEDULE;
+    }
     "cron" Text(schedule)
         "When: minute, hour, day, month and weekday, as crontab(5) has them.";
     "every" Text(every)
@@ -106,7 +88,7 @@ pub(crate) const SCHEDULE: &[Spec<CronTable>] = rows! {
         "Last moment that may be due.";
     "count" Given(count)
         "Runs after which it ends.";
-};
+}
 
 fn time(key: &str, text: &str) -> Result<Option<u64>, Wrong> {
     match text {

@@ -25,6 +25,28 @@ pub(crate) struct Spec<T> {
     pub field: fn(&mut T) -> Field<'_>,
 }
 
+/// The types of the kinds of values, by their names in [`Field`].
+pub(crate) mod kinds {
+    use std::path::PathBuf;
+
+    use super::super::{SyncPolicy, TlsMode};
+
+    pub(crate) type Bytes = u64;
+    pub(crate) type Duration = u64;
+    pub(crate) type Number = u64;
+    pub(crate) type Text = String;
+    pub(crate) type Level = String;
+    pub(crate) type Choice = String;
+    pub(crate) type List = Vec<String>;
+    pub(crate) type Flag = bool;
+    pub(crate) type Path = PathBuf;
+    pub(crate) type Sync = SyncPolicy;
+    pub(crate) type Tls = TlsMode;
+    pub(crate) type Texts = Vec<String>;
+    pub(crate) type Given = Option<u64>;
+    pub(crate) type GivenBytes = Option<u64>;
+}
+
 /// A struct of settings and the table of them, a row each: `live` (a new value counts after SIGHUP)
 /// or `fixed` (it needs a restart), the key, the kind of its value, then in round brackets the field
 /// with its default and bounds, or in square ones the place of an inner field, and the effect. Last
@@ -32,17 +54,6 @@ pub(crate) struct Spec<T> {
 macro_rules! settings {
     (@live) => { true };
     (@fixed) => { false };
-    (@Bytes) => { u64 };
-    (@Duration) => { u64 };
-    (@Number) => { u64 };
-    (@Text) => { String };
-    (@Level) => { String };
-    (@Choice) => { String };
-    (@List) => { Vec<String> };
-    (@Flag) => { bool };
-    (@Path) => { PathBuf };
-    (@Sync) => { SyncPolicy };
-    (@Tls) => { TlsMode };
     (
         $(#[$meta:meta])*
         pub struct $struct:ident, $table:ident: |$config:ident| $place:expr;
@@ -54,7 +65,7 @@ macro_rules! settings {
     ) => {
         $(#[$meta])*
         pub struct $struct {
-            $($(pub $own: $crate::schema::settings!(@$kind),)?)*
+            $($(pub $own: $crate::schema::kinds::$kind,)?)*
             $($(#[$field_meta])* pub $field: $type,)*
         }
 
@@ -96,6 +107,28 @@ macro_rules! keys {
     };
 }
 pub(crate) use keys;
+
+/// A struct of such a table and its rows, each with the field of that name; last the fields that
+/// have no row.
+macro_rules! table {
+    (
+        $(#[$meta:meta])*
+        pub struct $struct:ident, $rows:ident;
+        $($key:literal $kind:ident($field:ident) $help:literal;)*
+        $(+ $more:ident: $type:ty;)*
+    ) => {
+        $(#[$meta])*
+        pub struct $struct {
+            $(pub $field: $crate::schema::kinds::$kind,)*
+            $(pub(crate) $more: $type,)*
+        }
+
+        pub(crate) const $rows: &[$crate::schema::Spec<$struct>] = $crate::schema::keys! {
+            $($key $kind($field) $help;)*
+        };
+    };
+}
+pub(crate) use table;
 
 /// The place a setting is kept in, which also gives its type.
 pub(crate) enum Field<'a> {

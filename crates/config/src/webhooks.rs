@@ -7,23 +7,13 @@ use quintet_types::{Name, Pattern};
 
 use super::Config;
 use super::auth::private;
-use super::schema::{Spec, keys};
+use super::schema::table;
 use super::wrong::Wrong;
 
 /// Webhooks at most: each has a thread.
 const WEBHOOKS_MAX: usize = 32;
 /// Letters of a name at most: it is a label of metrics.
 const NAME_MAX: usize = 64;
-
-/// One `[[webhook]]` table, as the file says it.
-#[derive(Clone, Default, PartialEq)]
-pub struct WebhookTable {
-    pub name: String,
-    pub url: String,
-    pub secret_file: String,
-    pub queues: Vec<String>,
-    pub kinds: Vec<String>,
-}
 
 /// A receiver of events.
 #[derive(Clone, Debug)]
@@ -40,7 +30,10 @@ pub struct Webhook {
     pub kinds: Vec<EventKind>,
 }
 
-pub(crate) const WEBHOOK: &[Spec<WebhookTable>] = keys! {
+table! {
+    /// One `[[webhook]]` table, as the file says it.
+    #[derive(Clone, Default, PartialEq)]
+    pub struct WebhookTable, WEBHOOK;
     "name" Text(name)
         "Name, 1 to 64 of a-z, 0-9, - and _: the position is kept under it.";
     "url" Text(url)
@@ -51,7 +44,7 @@ pub(crate) const WEBHOOK: &[Spec<WebhookTable>] = keys! {
         "Events of these queues or patterns; empty: of all.";
     "kinds" Texts(kinds)
         "Events of these kinds, such as [\"failed\", \"dead\"]; empty: all.";
-};
+}
 
 impl WebhookTable {
     fn webhook(&self) -> Result<Webhook, Wrong> {
