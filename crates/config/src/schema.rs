@@ -44,7 +44,6 @@ pub(crate) mod kinds {
     pub(crate) type Tls = TlsMode;
     pub(crate) type Texts = Vec<String>;
     pub(crate) type Given = Option<u64>;
-    pub(crate) type GivenBytes = Option<u64>;
 }
 
 /// A struct of settings and the table of them, a row each: `live` (a new value counts after SIGHUP)
