@@ -306,7 +306,7 @@ impl How {
     }
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the user at the terminal.
 pub(super) fn is_yes(question: &str) -> Result<bool> {
     write!(stderr(), "{question} [y/N] ")?;
     let mut answer = String::new();
