@@ -136,6 +136,11 @@ impl Config {
         self.hooks_path().is_some() || self.listen.iter().any(Listen::has_users_option)
     }
 
+    /// Budgets of hooks.
+    pub fn hook_limits(&self) -> quintet_policy::Limits {
+        self.hook_limits
+    }
+
     /// Bytes a segment of the log may begin with: as set, or as much as one
     /// has.
     fn snapshot_bytes_max(&self) -> u64 {

@@ -32,7 +32,7 @@ pub(crate) fn check(config: &Config, path: Option<&Path>) -> Vec<Error> {
 }
 
 fn hooks(config: &Config) -> Result<()> {
-    let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits);
+    let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits());
     hooks.map(drop).map_err(|error| anyhow!("hooks: {error}"))
 }
 

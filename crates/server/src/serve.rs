@@ -218,7 +218,7 @@ fn open(
     }
     let settings = config.engine_settings();
     // Before the log is read: a mistake in them is better told at once.
-    let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits)
+    let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())
         .map_err(|error| anyhow!("hooks: {error}"))?;
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let layout = Layout {

@@ -66,7 +66,7 @@ impl Hooks {
     pub fn reload_by(&self, core: &Core, config: &Mutex<Config>) {
         let (path, limits) = {
             let config = locked(config);
-            (config.hooks_path(), config.hook_limits)
+            (config.hooks_path(), config.hook_limits())
         };
         match self.reload(path.as_deref(), &limits) {
             Ok(()) => {
