@@ -143,12 +143,8 @@ fn entries(of: &Path) -> Result<Vec<PathBuf>> {
 
 /// Names of the files in a folder.
 fn names(of: &Path) -> Result<Vec<String>> {
-    let all = entries(of)?;
-    Ok(all
-        .iter()
-        .filter(|path| path.is_file())
-        .map(|path| file_name(path))
-        .collect())
+    let files = entries(of)?.into_iter().filter(|path| path.is_file());
+    Ok(files.map(|path| file_name(&path)).collect())
 }
 
 fn file_name(path: &Path) -> String {
