@@ -147,17 +147,13 @@ impl TokenId {
     /// # Errors
     /// [`CredentialError::NoToken`].
     pub fn read(text: &str) -> Result<Self, CredentialError> {
-        let digits = text.as_bytes();
-        let mut id = [0; 32];
-        if digits.len() != 64 {
+        if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(CredentialError::NoToken);
         }
-        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| CredentialError::NoToken)?;
-            if !pair.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                return Err(CredentialError::NoToken);
-            }
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| CredentialError::NoToken)?;
+        let mut id = [0; 32];
+        for (byte, at) in id.iter_mut().zip((0..64).step_by(2)) {
+            let pair = u8::from_str_radix(&text[at..at + 2], 16);
+            *byte = pair.map_err(|_| CredentialError::NoToken)?;
         }
         Ok(Self(id))
     }

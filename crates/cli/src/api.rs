@@ -13,7 +13,7 @@ use quintet_types::CommandError;
 use serde_json::Value;
 
 use super::Where;
-use super::client::{Refused, ToServer, socket};
+use super::client::{Refused, socket};
 use super::nearest::{COMPARED, hint};
 use super::remote::{Way, default_http, plain, plain_address};
 
@@ -102,7 +102,7 @@ impl Api {
         let way = api.open_way()?;
         // The next connection is to the same server.
         api.at.only_sockets = true;
-        if matches!(way.get_ref(), Way::Plain(_)) && at.server.is_none() {
+        if way.get_ref().is_plain && at.server.is_none() {
             api.at.server = Some(format!("http://{}", default_http()));
         }
         api.stream = Some(way);
@@ -115,7 +115,7 @@ impl Api {
         let way = match &self.at.server {
             None => socket(&self.at, is_server)?,
             Some(server) => match plain_address(server) {
-                Some(address) => Way::Plain(plain(address)?),
+                Some(address) => Way::new(plain(address)?, true),
                 None => self.at.remote(host_of(server)?)?,
             },
         };
@@ -186,17 +186,35 @@ impl Api {
         next: &str,
         after: &str,
     ) -> Result<Vec<Value>> {
-        let sign = if path.contains('?') { '&' } else { '?' };
-        let (mut all, mut from) = (Vec::new(), path.to_owned());
-        loop {
-            let mut page = self.get(&from)?;
+        let mut all = Vec::new();
+        self.each_page(("GET", path), (next, after), |mut page| {
             let Value::Array(list) = page[name].take() else {
                 bail!("the server is of another version");
             };
             all.extend(list);
-            match page[next].as_str() {
-                Some(next) => from = format!("{path}{sign}{after}={}", part(next)),
-                None => return Ok(all),
+            Ok(true)
+        })?;
+        Ok(all)
+    }
+
+    /// Gives the pages from this path on to `each`, until it says that it has enough.
+    ///
+    /// # Errors
+    /// As of [`Api::ask`], or `each` has one.
+    pub(super) fn each_page(
+        &mut self,
+        (method, path): (&str, &str),
+        (next, after): (&str, &str),
+        mut each: impl FnMut(Value) -> Result<bool>,
+    ) -> Result<()> {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let mut from = path.to_owned();
+        loop {
+            let page = self.ask(method, &from, None)?;
+            let next = page[next].as_str().map(part);
+            match (each(page)?, next) {
+                (true, Some(next)) => from = format!("{path}{sign}{after}={next}"),
+                _ => return Ok(()),
             }
         }
     }
@@ -279,9 +297,8 @@ impl Api {
     ///
     /// # Errors
     /// The server has closed the connection.
-    pub(super) fn writer(&mut self) -> Result<ToServer<'_>> {
-        let stream = self.stream.as_mut().context(CLOSED)?;
-        Ok(ToServer(stream.get_mut()))
+    pub(super) fn writer(&mut self) -> Result<&mut Way> {
+        Ok(self.stream.as_mut().context(CLOSED)?.get_mut())
     }
 
     /// The reply to the oldest post that has none.
@@ -369,17 +386,14 @@ impl Api {
     /// The end of an error about a queue that does not exist: names that are like it, if the client
     /// may list any.
     pub(super) fn nearest(&mut self, queue: &str) -> String {
-        let (mut names, mut from) = (Vec::new(), "/queues".to_owned());
-        while let Ok(page) = self.get(&from) {
+        let mut names: Vec<String> = Vec::new();
+        let listed = self.each_page(("GET", "/queues"), ("cursor", "cursor"), |page| {
             let queues = page["queues"].as_array().into_iter().flatten();
             names.extend(queues.filter_map(|queue| queue["name"].as_str().map(str::to_owned)));
-            match page["cursor"].as_str() {
-                Some(next) if names.len() < COMPARED => {
-                    from = format!("/queues?cursor={}", part(next));
-                }
-                Some(_) | None => break,
-            }
-        }
+            Ok(names.len() < COMPARED)
+        });
+        // Of a list that breaks off the names so far will do.
+        drop(listed);
         hint(queue, names.iter().map(String::as_str))
     }
 
@@ -440,9 +454,9 @@ impl Api {
         request.push_str(&format!("Content-Length: {length}\r\n\r\n"));
         let mut request = request.into_bytes();
         request.extend(body);
-        let mut way = ToServer(stream.get_mut());
+        let way = stream.get_mut();
         let sent = way.write_all(&request).and_then(|()| match more {
-            Some((_, more)) => std::io::copy(more, &mut way).map(drop),
+            Some((_, more)) => std::io::copy(more, way).map(drop),
             None => Ok(()),
         });
         // An error may come before all was sent.
@@ -619,7 +633,7 @@ mod tests {
                 user: None,
                 token_file: None,
             },
-            stream: Some(BufReader::new(Way::Plain(stream))),
+            stream: Some(BufReader::new(Way::new(stream, true))),
             used: Instant::now(),
             left: 0,
             more: false,

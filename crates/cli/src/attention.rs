@@ -8,7 +8,7 @@ use quintet_client::words::count;
 use serde_json::Value;
 
 use super::Where;
-use super::table::{pad, seen};
+use super::table::{pad, say, seen};
 
 /// Something needs attention.
 const NEEDED: u8 = 1;
@@ -44,19 +44,15 @@ impl Attention {
                 return Ok(ExitCode::from(UNKNOWN));
             }
         };
-        let mut out = stdout().lock();
         for finding in &findings {
-            match self.json {
-                true => writeln!(out, "{finding}")?,
-                false => writeln!(out, "{}", line(finding))?,
-            }
+            say(self.json, finding, line(finding))?;
         }
         if more > 0 && !self.json {
-            writeln!(out, "and {} more", count(more))?;
+            writeln!(stdout(), "and {} more", count(more))?;
         }
         if findings.is_empty() {
             if !self.json {
-                writeln!(out, "nothing needs attention")?;
+                writeln!(stdout(), "nothing needs attention")?;
             }
             return Ok(ExitCode::SUCCESS);
         }

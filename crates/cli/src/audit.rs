@@ -1,6 +1,5 @@
 //! `quintet audit`.
 
-use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -9,6 +8,7 @@ use quintet_control::audit::{FILE, read};
 use quintet_host::wall_ms;
 
 use super::directories;
+use super::table::say;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -51,12 +51,8 @@ impl Audit {
         };
         let acts = read(data, since)
             .with_context(|| format!("cannot read the audit in {}", data.display()))?;
-        let mut out = stdout().lock();
         for act in acts {
-            match self.json {
-                true => writeln!(out, "{}", serde_json::to_string(&act)?)?,
-                false => writeln!(out, "{}", act.line())?,
-            }
+            say(self.json, serde_json::to_string(&act)?, act.line())?;
         }
         Ok(())
     }

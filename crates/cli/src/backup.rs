@@ -1,7 +1,6 @@
 //! `quintet backup`.
 
 use std::fs;
-use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -10,7 +9,7 @@ use quintet_log::run::{RunBackup, backup_runs, list_runs};
 use quintet_log::{BackupSummary, Disk};
 use serde_json::json;
 
-use super::{check::exists, progress::count_of, script_files};
+use super::{check::exists, progress::count_of, script_files, table::say};
 
 /// How often to start over. A run is missing only if it was both made and
 /// removed while the log was copied.
@@ -61,30 +60,28 @@ impl Backup {
         let (log, runs) = copy(&self.data, target)?;
         let files = files + script_files::copy(&self.data, target)?;
         script_files::sync(target)?;
-        let mut out = stdout().lock();
-        if self.json {
-            let done = json!({
-                "segments": log.segments,
-                "linked": log.linked,
-                "copied_bytes": log.copied_bytes + runs.copied_bytes,
-                "runs": runs.linked + runs.copied,
-                "runs_linked": runs.linked,
-                "script_files": files,
-            });
-            writeln!(out, "{done}")?;
-        } else {
-            writeln!(
-                out,
-                "{}, {} of them linked, {}, {} of them linked, {} copied, {} of scripts",
-                count_of(log.segments, "segment"),
-                log.linked,
-                count_of(runs.linked + runs.copied, "run"),
-                runs.linked,
-                count_of(log.copied_bytes + runs.copied_bytes, "byte"),
-                count_of(files, "file")
-            )?;
-        }
-        Ok(())
+        let (copied_bytes, all) = (
+            log.copied_bytes + runs.copied_bytes,
+            runs.linked + runs.copied,
+        );
+        let done = json!({
+            "segments": log.segments,
+            "linked": log.linked,
+            "copied_bytes": copied_bytes,
+            "runs": all,
+            "runs_linked": runs.linked,
+            "script_files": files,
+        });
+        let text = format!(
+            "{}, {} of them linked, {}, {} of them linked, {} copied, {} of scripts",
+            count_of(log.segments, "segment"),
+            log.linked,
+            count_of(all, "run"),
+            runs.linked,
+            count_of(copied_bytes, "byte"),
+            count_of(files, "file")
+        );
+        say(self.json, done, text)
     }
 }
 

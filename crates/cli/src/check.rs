@@ -12,7 +12,7 @@ use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
 use super::CheckServer;
-use super::progress::{Transfer, count_of};
+use super::progress::{count_of, transfer};
 use super::runs::{self, BODIES, Runs, loss, of_queue};
 
 /// Exit code of `check` when there is damage, and of `import` for a file that
@@ -86,22 +86,20 @@ impl Check {
         exists(&self.data)?;
         let mut lost = Vec::new();
         let mut wrong = Vec::new();
-        let mut bar = Transfer::silent("checking the log");
         let mut contents = Contents::new(&self.data)?;
-        let summary = quintet_log::check(&Disk::new(&self.data), &mut |finding| match finding {
-            Finding::Progress { done, total } => bar.at(done, total),
-            Finding::Damage(range) => lost.push(range.clone()),
-            Finding::Frame(frame) => {
-                if let Err(why) = contents.frame(&frame) {
-                    wrong.push(format!(
-                        "segment {} at byte {}: {why}",
-                        frame.segment, frame.offset
-                    ));
+        let summary = transfer("checking the log", false, |report| {
+            quintet_log::check(&Disk::new(&self.data), &mut |finding| match finding {
+                Finding::Progress { done, total } => report(done, total),
+                Finding::Damage(range) => lost.push(range.clone()),
+                Finding::Frame(frame) => {
+                    if let Err(why) = contents.frame(&frame) {
+                        let (segment, offset) = (frame.segment, frame.offset);
+                        wrong.push(format!("segment {segment} at byte {offset}: {why}"));
+                    }
                 }
-            }
-            Finding::Tail(_) => {}
+                Finding::Tail(_) => {}
+            })
         })?;
-        bar.clear();
         if summary.segments == 0 && !self.data.join("lock").exists() {
             return Err(no_log(&self.data));
         }
@@ -160,19 +158,17 @@ impl Check {
     /// Verifies the runs. A server may have removed one since the log was
     /// read; then the log says so by now.
     fn runs(&self, mut contents: Contents) -> Result<Runs> {
-        let mut bar = Transfer::silent("checking runs");
         let mut attempts = 0;
-        loop {
-            let found = runs::survey(&self.data, &contents, &mut |done, total| {
-                bar.at(done, total);
-            })?;
-            attempts += 1;
-            if found.missing.is_empty() || attempts == ATTEMPTS {
-                bar.clear();
-                return Ok(found);
+        transfer("checking runs", false, |report| -> Result<Runs> {
+            loop {
+                let found = runs::survey(&self.data, &contents, report)?;
+                attempts += 1;
+                if found.missing.is_empty() || attempts == ATTEMPTS {
+                    return Ok(found);
+                }
+                contents = Contents::read(&self.data)?;
             }
-            contents = Contents::read(&self.data)?;
-        }
+        })
     }
 }
 
@@ -205,24 +201,22 @@ impl Repair {
         let _lock = lock(&self.data)?;
         let unfinished = self.data.join(UNFINISHED);
         let mut lost = noted(&unfinished)?;
-        let mut bar = Transfer::silent("repairing");
-        let mut progress = |finding: Finding<'_>| {
-            if let Finding::Progress { done, total } = finding {
-                bar.at(done, total);
-            }
-        };
-        let summary = quintet_log::repair(&Disk::new(&self.data), &mut progress, &mut |found| {
-            lost.retain(|known| !found.contains(known));
-            lost.extend_from_slice(found);
-            note(&unfinished, &lost)
+        let summary = transfer("repairing", false, |report| {
+            let mut progress = |finding: Finding<'_>| {
+                if let Finding::Progress { done, total } = finding {
+                    report(done, total);
+                }
+            };
+            quintet_log::repair(&Disk::new(&self.data), &mut progress, &mut |found| {
+                lost.retain(|known| !found.contains(known));
+                lost.extend_from_slice(found);
+                note(&unfinished, &lost)
+            })
         })?;
-        bar.clear();
         let contents = Contents::read(&self.data)?;
-        let mut bar = Transfer::silent("checking runs");
-        let mut runs = runs::survey(&self.data, &contents, &mut |done, total| {
-            bar.at(done, total);
+        let mut runs = transfer("checking runs", false, |report| {
+            runs::survey(&self.data, &contents, report)
         })?;
-        bar.clear();
         // What an earlier repair did not end with comes again.
         lost.retain(|known| !runs.gives_up(&known.file));
         if !lost.is_empty() {
@@ -418,21 +412,13 @@ fn range_json(range: &LostRange) -> serde_json::Value {
 }
 
 fn print_ranges(out: &mut dyn std::io::Write, what: &str, ranges: &[LostRange]) -> Result<()> {
-    for LostRange {
-        file,
-        offset,
-        bytes,
-        why,
-    } in ranges
-    {
-        match (offset, bytes) {
-            (0, 0) => writeln!(out, "{what}: {file}: {why}"),
-            _ => writeln!(
-                out,
-                "{what}: {bytes} bytes of {file} at byte {offset}: {why}"
-            ),
-        }
-        .context("cannot print")?;
+    for range in ranges {
+        let (file, bytes, why) = (&range.file, range.bytes, &range.why);
+        let place = match (range.offset, bytes) {
+            (0, 0) => file.clone(),
+            (offset, _) => format!("{bytes} bytes of {file} at byte {offset}"),
+        };
+        writeln!(out, "{what}: {place}: {why}").context("cannot print")?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The way to a running server on this machine.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
@@ -9,7 +9,7 @@ use quintet_config::ADMIN_SOCKET;
 use quintet_types::CommandError;
 
 use super::Where;
-use super::remote::{Way, default_http, of_server, plain};
+use super::remote::{Way, default_http, plain};
 
 /// The server's no.
 #[derive(Debug, thiserror::Error)]
@@ -41,20 +41,6 @@ impl Refused {
     }
 }
 
-/// The way to the server. That the server closed it is not the broken pipe of
-/// a reader of our output, which ends a command quietly.
-pub(super) struct ToServer<'a>(pub(super) &'a mut Way);
-
-impl Write for ToServer<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes).map_err(of_server)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush().map_err(of_server)
-    }
-}
-
 /// The server at the default address of HTTP on this machine, if no address is given and one
 /// responds there.
 fn at_default_http(at: &Where, is_server: fn(TcpStream) -> bool) -> Option<Way> {
@@ -71,7 +57,7 @@ fn at_default_http(at: &Where, is_server: fn(TcpStream) -> bool) -> Option<Way> 
     if at.verbose {
         eprintln!("quintet: the server at http://{address}");
     }
-    Some(Way::Plain(way))
+    Some(Way::new(way, true))
 }
 
 /// The control socket of the server on this machine; last of all the default address of HTTP,
@@ -96,7 +82,7 @@ pub(super) fn socket(at: &Where, is_server: fn(TcpStream) -> bool) -> Result<Way
                 if at.verbose {
                     eprintln!("quintet: the server at {}", path.display());
                 }
-                return Ok(Way::Socket(stream));
+                return Ok(Way::new(stream, false));
             }
             Err(error) => error,
         };

@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use quintet_host::locked;
-use rustix::process::{Pid, Signal, kill_process};
 
-use super::mess::{Folder, Running};
+use super::mess::{Folder, Running, start};
 use super::node::report;
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -144,55 +143,29 @@ impl Fleet {
     /// Starts a node; answers where it speaks memcache.
     fn node(&self, name: &str) -> Result<(Running, String)> {
         std::fs::create_dir_all(self.data(name))?;
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.folder.0.join(format!("{name}.log")))?;
-        let child = Command::new(std::env::current_exe()?)
-            .args(["serve", "--config"])
-            .arg(self.folder.0.join(format!("{name}.toml")))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .process_group(0)
-            .spawn()
-            .context("cannot start a node")?;
-        let mut running = Running(child);
-        let out = running.0.stdout.take().context("its output is piped")?;
-        let mut lines = BufReader::new(out).lines();
-        let mut memcache = None;
-        for line in &mut lines {
-            let line = line?;
+        let [config, log] = ["toml", "log"].map(|end| self.folder.0.join(format!("{name}.{end}")));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["serve", "--config"]).arg(config);
+        let mut memcache = String::new();
+        let running = start(command, &format!("node {name}"), &log, |line| {
             if let Some(at) = line.strip_prefix("listening memcache ") {
-                memcache = Some(at.to_owned());
+                at.clone_into(&mut memcache);
             }
-            if let Some(at) = line.strip_prefix("listening beanstalk ") {
-                println!(
-                    "node {name}: memcache at {}, beanstalk at {at}",
-                    memcache.as_deref().unwrap_or("?")
-                );
-                break;
+            let beanstalk = line.strip_prefix("listening beanstalk ");
+            if let Some(at) = beanstalk {
+                println!("node {name}: memcache at {memcache}, beanstalk at {at}");
             }
-        }
-        // It prints a line at each change; nobody else reads them.
-        std::thread::spawn(move || lines.for_each(drop));
-        let memcache = memcache.with_context(|| {
-            let log = std::fs::read_to_string(self.folder.0.join(format!("{name}.log")));
-            format!(
-                "the node {name} did not start:\n{}",
-                log.unwrap_or_default()
-            )
+            beanstalk.is_some()
         })?;
         Ok((running, memcache))
     }
 
     /// The number of the node that owns, if one says so.
     fn owner(&self) -> Option<usize> {
-        NODES.iter().enumerate().find_map(|(at, name)| {
+        NODES.iter().find_map(|name| {
             let report = report(&self.data(name)).ok()?;
-            let owner = report.owner()?.to_owned();
-            let at = NODES.iter().position(|name| *name == owner).unwrap_or(at);
-            Some(at)
+            let owner = report.owner()?;
+            NODES.iter().position(|name| *name == owner)
         })
     }
 
@@ -217,8 +190,7 @@ impl Fleet {
         let at = self.wait_for_owner()?;
         println!("killing the owner, {} (kill -9)", NODES[at]);
         let began = Instant::now();
-        let pid = Pid::from_child(&self.nodes[at].0.0);
-        kill_process(pid, Signal::KILL).context("cannot kill it")?;
+        self.nodes[at].0.0.kill().context("cannot kill it")?;
         self.nodes[at].0.0.wait()?;
         let next = self.wait_for_owner()?;
         println!(
@@ -297,11 +269,8 @@ impl Demo {
             Arc::new(AtomicBool::new(false)),
         );
         let output = |fleet: &Fleet| -> Vec<String> {
-            fleet
-                .nodes
-                .iter()
-                .map(|(_, address)| address.clone())
-                .collect()
+            let nodes = fleet.nodes.iter();
+            nodes.map(|(_, address)| address.clone()).collect()
         };
         *locked(&addresses) = output(&fleet);
         let works = [put_all as fn(&_, &_, &_), take_all];
@@ -426,46 +395,40 @@ fn keys() -> Receiver<char> {
 
 type Addresses = Mutex<Vec<String>>;
 
-fn put_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
-    let (mut client, mut number) = (None, 0);
-    let mut answered = Instant::now();
-    while !stop.load(Ordering::SeqCst) {
-        number += 1;
-        client = client.or_else(|| Client::open(&locked(addresses), number).ok());
-        match client
-            .as_mut()
-            .map(|client: &mut Client| client.put(number))
-        {
-            Some(Ok(stored)) => {
-                let mut ledger = locked(ledger);
-                if stored {
-                    ledger.acknowledged.insert(number);
-                }
-                ledger.longest = ledger.longest.max(answered.elapsed());
-                answered = Instant::now();
-            }
-            // What was not answered is stored or not.
-            Some(Err(_)) | None => client = None,
-        }
-        std::thread::sleep(PACE);
-    }
-}
-
-fn take_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
-    let (mut client, mut turn) = (None, 0);
+/// Has a client act again and again, with a pause unless it says that more is there. One whose node
+/// is gone gives way to another.
+fn repeat(
+    addresses: &Addresses,
+    stop: &AtomicBool,
+    mut act: impl FnMut(&mut Client, u64) -> std::io::Result<bool>,
+) {
+    let (mut client, mut turn): (Option<Client>, u64) = (None, 0);
     while !stop.load(Ordering::SeqCst) {
         turn += 1;
         client = client.or_else(|| Client::open(&locked(addresses), turn).ok());
-        let taken = client
-            .as_mut()
-            .map(|client: &mut Client| client.take(ledger));
-        match taken {
-            Some(Ok(true)) => {}
-            Some(Ok(false)) => std::thread::sleep(PACE),
-            Some(Err(_)) | None => {
-                client = None;
-                std::thread::sleep(PACE);
-            }
+        let done = client.as_mut().map(|client| act(client, turn));
+        if !matches!(done, Some(Ok(true))) {
+            std::thread::sleep(PACE);
         }
+        // What was not answered is stored or not.
+        client = client.filter(|_| matches!(done, Some(Ok(_))));
     }
+}
+
+fn put_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
+    let mut answered = Instant::now();
+    repeat(addresses, stop, |client, number| {
+        let stored = client.put(number)?;
+        let mut ledger = locked(ledger);
+        if stored {
+            ledger.acknowledged.insert(number);
+        }
+        ledger.longest = ledger.longest.max(answered.elapsed());
+        answered = Instant::now();
+        Ok(false)
+    });
+}
+
+fn take_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
+    repeat(addresses, stop, |client, _| client.take(ledger));
 }

@@ -47,21 +47,15 @@ impl Drop {
             self.messages,
             self.dry_run
         );
-        let mut from = path.clone();
         // The server does a slice at a time, so that nobody waits for it.
-        loop {
-            let reply = api.ask("DELETE", &from, None)?;
+        api.each_page(("DELETE", &path), ("cursor", "cursor"), |reply| {
             let number = |key: &str| reply[key].as_u64();
             sum.queues += number("queues").context("the server is of another version")?;
             sum.messages += number("messages").unwrap_or(0);
             sum.passed += number("passed").unwrap_or(0);
-            match reply["cursor"].as_str() {
-                Some(cursor) => from = format!("{path}&cursor={}", part(cursor)),
-                None => break,
-            }
-        }
-        self.print(&sum)?;
-        Ok(())
+            Ok(true)
+        })?;
+        self.print(&sum)
     }
 
     fn print(&self, sum: &Sum) -> Result<()> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, part};
 use super::progress::count_of;
-use super::table::{pad, seen};
+use super::table::{pad, say, seen};
 use super::tail::time_of_day;
 
 /// A request waits so long for an event, ms.
@@ -62,10 +62,7 @@ impl Events {
             let goes_on = self.follow || more;
             let mut out = stdout().lock();
             for event in &events {
-                match self.json {
-                    true => writeln!(out, "{event}")?,
-                    false => writeln!(out, "{}", line(event))?,
-                }
+                say(self.json, event, line(event))?;
             }
             match self.json {
                 true if since != next => writeln!(out, "{}", json!({ "next": next }))?,

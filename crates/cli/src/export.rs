@@ -14,7 +14,7 @@ use super::api::Api;
 use super::nearest::hint;
 use super::progress::{Of, Progress};
 use super::records::Format;
-use output::Opened;
+use output::Tail;
 use walk::{LISTS, List, Walk};
 
 #[derive(clap::Args)]
@@ -50,7 +50,7 @@ impl Export {
     pub(super) fn run(self, mut api: Api) -> Result<()> {
         let (queues, total) = self.queues(&mut api)?;
         let opened = output::open(&self.output, self.format, self.resume)?;
-        let Some(Opened { sink, last, before }) = opened else {
+        let Some((sink, Tail { last, messages, .. })) = opened else {
             if !self.quiet {
                 eprintln!("{} is complete", self.output.display());
             }
@@ -60,7 +60,7 @@ impl Export {
             api,
             sink,
             progress: Progress::new("exporting", Of::Messages(total), self.quiet),
-            before,
+            before: messages,
         };
         let begin = match &last {
             None => 0,

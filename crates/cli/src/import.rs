@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use quintet_control::Standing;
 use quintet_types::{CommandError, Name};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -26,7 +25,9 @@ use super::progress::{Of, Progress, STOPPED};
 use super::records::{self, BadInput, Source};
 use batch::Group;
 use count::Counts;
-use from::{Attached, Binlog, Journal, Origin, Peer, RqFolder, RqMessages, still_runs};
+use from::{
+    Attached, Files, Origin, Peer, RqFolder, Stored, inspect_binlog, inspect_journal, still_runs,
+};
 use importer::{Count, Importer, WINDOW};
 
 /// Groups of batches of another server's messages on the way at most: they are reserved there
@@ -100,8 +101,8 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(self) -> Result<ExitCode> {
         match (&self.from, &self.file) {
-            (Some(Origin::Binlog(dir)), _) => self.run_binlog(dir),
-            (Some(Origin::Journal(path)), _) => self.run_journal(path),
+            (Some(Origin::Binlog(dir)), _) => self.run_left(dir, inspect_binlog(dir)?),
+            (Some(Origin::Journal(path)), _) => self.run_left(path, inspect_journal(path)?),
             (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
             (Some(server), _) => self.run_peer(server),
             (None, Some(file)) => self.run_file(file),
@@ -153,27 +154,10 @@ impl Import {
         }
     }
 
-    fn run_binlog(&self, dir: &Path) -> Result<ExitCode> {
-        let mut binlog = Binlog::inspect(dir)?;
-        let (counts, damage) = (binlog.counts(), binlog.damage.take());
-        self.run_left(dir, &mut binlog, &counts, damage)
-    }
-
-    fn run_journal(&self, path: &Path) -> Result<ExitCode> {
-        let mut journal = Journal::inspect(path)?;
-        let (counts, damage) = (journal.counts(), journal.damage.take());
-        self.run_left(path, &mut journal, &counts, damage)
-    }
-
     /// Stores what a server left on disk, as far as it can be read.
-    fn run_left(
-        &self,
-        path: &Path,
-        source: &mut dyn Source,
-        counts: &Counts,
-        damage: Option<String>,
-    ) -> Result<ExitCode> {
-        let bad = damage.map(|damage| {
+    fn run_left(&self, path: &Path, mut source: Files<impl Stored>) -> Result<ExitCode> {
+        let counts = source.counts();
+        let bad = source.damage.take().map(|damage| {
             BadInput::error(
                 damage,
                 "the other files are readable; the rest of this file is not, so messages may be \
@@ -181,12 +165,12 @@ impl Import {
             )
         });
         if self.dry_run {
-            let code = report(counts)?;
+            let code = report(&counts)?;
             return bad.map_or(Ok(code), Err);
         }
         let total = counts.sum(&["ready", "delayed", "buried"]);
         let mut importer = self.importer(WINDOW, Of::Messages(total))?;
-        let done = importer.all(source);
+        let done = importer.all(&mut source);
         self.show(&importer, done.is_ok() && bad.is_none());
         done.with_context(|| path.display().to_string())?;
         bad.map_or(Ok(ExitCode::SUCCESS), Err)
@@ -219,7 +203,7 @@ impl Import {
         with_files.ready(&attached)?;
         let total = (plain.len() + attached.len()) as u64;
         let mut importer = self.importer(WINDOW, Of::Messages(total))?;
-        let done = importer.all(&mut RqMessages::of(plain)).and_then(|()| {
+        let done = importer.all(&mut Files::of(plain)).and_then(|()| {
             for place in &attached {
                 with_files.store(place)?;
                 importer.position += 1;
@@ -346,16 +330,7 @@ fn counted(source: &mut dyn Source) -> Result<Counts> {
         if entry.body.is_none() {
             source.pieces(&mut sink())?;
         }
-        let state = match entry.head.state {
-            Standing::Ready => "ready",
-            Standing::Delayed => "delayed",
-            Standing::Reserved => "reserved",
-            Standing::Buried => "buried",
-            Standing::Prepared => "prepared",
-            Standing::Done => "done",
-            Standing::Relayed => "relayed",
-        };
-        counts.add(&entry.head.queue, state, 1);
+        counts.add(&entry.head.queue, entry.head.state.word(), 1);
     }
     Ok(counts)
 }

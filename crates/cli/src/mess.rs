@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _, stdout};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,38 +34,17 @@ pub(super) struct Mess {
 }
 
 /// The faults in the order in which they are listed: queue, rule and what is wrong.
-const FAULTS: [(&str, &str, &str); 10] = [
-    (
-        "feed.ticks",
-        "losing",
-        "full, and drops the oldest message for each new one",
-    ),
-    (
-        "otp.codes",
-        "losing",
-        "messages expire before a consumer takes them",
-    ),
-    ("mail.send", "failing", "every try fails"),
-    (
-        "thumbnails",
-        "growing",
-        "consumers are slower than producers (listed after a minute)",
-    ),
-    ("invoices", "dead_letters", "messages were buried"),
-    (
-        "video.encode",
-        "stuck_leases",
-        "leases run out: the worker does not finish",
-    ),
-    ("imports", "limit", "full, and rejects puts"),
-    ("partner.api", "limit", "its take_rate holds consumers back"),
-    ("newsletter", "paused", "paused, with messages"),
-    (
-        "tenant-1.export ...",
-        "no_consumers",
-        "20 queues without consumers, shown in one line",
-    ),
-];
+const FAULTS: &str = "\
+feed.ticks           losing        full, and drops the oldest message for each new one
+otp.codes            losing        messages expire before a consumer takes them
+mail.send            failing       every try fails
+thumbnails           growing       consumers are slower than producers (listed after a minute)
+invoices             dead_letters  messages were buried
+video.encode         stuck_leases  leases run out: the worker does not finish
+imports              limit         full, and rejects puts
+partner.api          limit         its take_rate holds consumers back
+newsletter           paused        paused, with messages
+tenant-1.export ...  no_consumers  20 queues without consumers, shown in one line";
 
 const CONFIG: &str = "\
 sync = 'never'
@@ -95,14 +74,7 @@ paused = true
 ";
 
 /// Queues with producers and consumers that keep up.
-const HEALTHY: [&str; 6] = [
-    "orders.new",
-    "orders.paid",
-    "orders.shipped",
-    "search.index",
-    "audit.log",
-    "push.send",
-];
+const HEALTHY: &str = "orders.new orders.paid orders.shipped search.index audit.log push.send";
 
 /// Queues of which nobody takes.
 const TENANTS: usize = 20;
@@ -154,44 +126,62 @@ impl Server {
         let folder = Folder::create("mess")?;
         let config = folder.0.join("quintet.toml");
         std::fs::write(&config, CONFIG)?;
-        let log = std::fs::File::create(folder.0.join("log"))?;
-        let child = Command::new(std::env::current_exe()?)
+        let log = folder.0.join("log");
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .args(["serve", "--listen", &format!("http={http}")])
             .args(["--listen", "beanstalk=127.0.0.1:0", "--config"])
             .arg(&config)
             .arg("--data")
-            .arg(folder.0.join("data"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            // Ctrl-C is for the demo alone.
-            .process_group(0)
-            .spawn()
-            .context("cannot start a server")?;
-        let mut running = Running(child);
-        let out = running.0.stdout.take().context("its output is piped")?;
-        let mut lines = BufReader::new(out).lines();
+            .arg(folder.0.join("data"));
         let (mut console, mut beanstalk) = (String::new(), String::new());
-        for line in &mut lines {
-            let line = line?;
+        let running = start(command, "server", &log, |line| {
             if let Some(address) = line.strip_prefix("console: ") {
                 address.clone_into(&mut console);
             } else if let Some(address) = line.strip_prefix("listening beanstalk ") {
                 address.clone_into(&mut beanstalk);
-            } else if line == "quintet ready" {
-                // Nobody else reads the lines that come later.
-                std::thread::spawn(move || lines.for_each(drop));
-                return Ok(Self {
-                    running,
-                    folder,
-                    console,
-                    beanstalk,
-                });
             }
-        }
-        let log = std::fs::read_to_string(folder.0.join("log")).unwrap_or_default();
-        bail!("the server did not start:\n{log}")
+            line == "quintet ready"
+        })?;
+        Ok(Self {
+            running,
+            folder,
+            console,
+            beanstalk,
+        })
     }
+}
+
+/// Starts a server, or a node with its name; it writes its errors to this file. `reads` gets the
+/// lines that it prints, and says when it is ready.
+pub(super) fn start(
+    mut command: Command,
+    who: &str,
+    log: &Path,
+    mut reads: impl FnMut(&str) -> bool,
+) -> Result<Running> {
+    let mut options = std::fs::File::options();
+    let errors = options.create(true).append(true).open(log)?;
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        // Keys are for the demo alone.
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start a {}", who.split(' ').next().unwrap_or(who)))?;
+    let mut running = Running(child);
+    let out = running.0.stdout.take().context("its output is piped")?;
+    let mut lines = BufReader::new(out).lines();
+    for line in &mut lines {
+        if reads(&line?) {
+            // Nobody else reads the lines that come later.
+            std::thread::spawn(move || lines.for_each(drop));
+            return Ok(running);
+        }
+    }
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    bail!("the {who} did not start:\n{log}")
 }
 
 /// A producer and consumer of one queue, over beanstalk.
@@ -265,10 +255,10 @@ fn finish(id: &str) -> Option<String> {
 
 impl Load {
     fn connect(server: &Server) -> Result<Self> {
-        let faulty = FAULTS[..9]
-            .iter()
-            .map(|(queue, ..)| Worker::of(server, queue));
-        let healthy = HEALTHY.iter().map(|queue| Worker::of(server, queue));
+        let faulty = FAULTS.lines().take(9);
+        let faulty = faulty.filter_map(|line| line.split_whitespace().next());
+        let faulty = faulty.map(|queue| Worker::of(server, queue));
+        let healthy = HEALTHY.split(' ').map(|queue| Worker::of(server, queue));
         Ok(Self {
             faulty: faulty.collect::<Result<_>>()?,
             healthy: healthy.collect::<Result<_>>()?,
@@ -334,8 +324,8 @@ impl Demo {
             "Ten faults, in the order in which the console's first page, quintet top and"
         )?;
         writeln!(out, "GET /api/v1/attention list them:\n")?;
-        for (queue, rule, what) in FAULTS {
-            writeln!(out, "  {queue:<20} {rule:<13} {what}")?;
+        for fault in FAULTS.lines() {
+            writeln!(out, "  {fault}")?;
         }
         writeln!(out, "\nCtrl-C ends the server and removes everything.")?;
         out.flush()?;

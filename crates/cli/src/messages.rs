@@ -9,23 +9,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use quintet_config::parse_duration_ms as duration;
 use quintet_types::{AfterOn, CommandError, IfFailed, OnRepeat, Scope};
 use serde_json::{Value, json};
 
 use super::Where;
 use super::api::{Api, part};
 use super::client::Refused;
-use super::table::{named, seen};
+use super::table::{named, say, seen};
 
 /// Exit code of `take`, `peek` and `track` when there was no message; wrong usage is 2, damage 3.
 pub(super) const EMPTY: u8 = 4;
 
 /// How long one request waits at most, ms.
 const WAIT_MS: u64 = 60_000;
-
-fn duration(text: &str) -> Result<u64, String> {
-    quintet_config::parse_duration_ms(text)
-}
 
 /// Refuses `--rank`.
 pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
@@ -184,11 +181,7 @@ impl Put {
             let id = reply["id"].as_u64().unwrap_or_default();
             return print_result(&mut api, id, wait, self.json);
         }
-        if self.json {
-            writeln!(stdout(), "{reply}")?;
-        } else {
-            writeln!(stdout(), "{}", reply.get("id").cloned().unwrap_or_default())?;
-        }
+        say(self.json, &reply, &reply["id"])?;
         Ok(ExitCode::SUCCESS)
     }
 }

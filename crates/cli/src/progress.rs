@@ -20,7 +20,8 @@ pub(super) struct Progress {
     reported: Instant,
     bar: Option<ProgressBar>,
     quiet: bool,
-    messages: u64,
+    /// Messages through.
+    pub(super) messages: u64,
     bytes: u64,
 }
 
@@ -72,11 +73,6 @@ impl Progress {
         }
     }
 
-    /// Messages through.
-    pub(super) fn messages(&self) -> u64 {
-        self.messages
-    }
-
     /// Takes the bar away.
     pub(super) fn clear(&self) {
         if let Some(bar) = &self.bar {
@@ -125,47 +121,27 @@ fn bar(what: &'static str, total: Option<u64>, template: &str) -> Option<Progres
     })
 }
 
-/// How many bytes of a transfer are through: a bar on a terminal; elsewhere a line every ten
-/// seconds, unless it is silent.
-pub(super) struct Transfer {
+/// Does a transfer, which reports how many bytes of how many are through: a bar on a terminal, which
+/// goes with it; elsewhere, if it `says` so, a line every ten seconds.
+pub(super) fn transfer<T>(
     what: &'static str,
-    reported: Option<Instant>,
-    bar: Option<ProgressBar>,
-}
-
-impl Transfer {
-    #[cfg(feature = "cluster")]
-    pub(super) fn new(what: &'static str) -> Self {
-        Self {
-            reported: Some(Instant::now()),
-            ..Self::silent(what)
-        }
-    }
-
-    pub(super) fn silent(what: &'static str) -> Self {
-        let template = "{prefix} {bar:24} {bytes} of {total_bytes}, {bytes_per_sec}";
-        Self {
-            what,
-            reported: None,
-            bar: bar(what, Some(0), template),
-        }
-    }
-
-    /// So many of so many bytes are through.
-    pub(super) fn at(&mut self, through: u64, of: u64) {
-        if let Some(bar) = &self.bar {
+    says: bool,
+    act: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T,
+) -> T {
+    let template = "{prefix} {bar:24} {bytes} of {total_bytes}, {bytes_per_sec}";
+    let bar = bar(what, Some(0), template);
+    let mut reported = Instant::now();
+    let done = act(&mut |through, of| {
+        if let Some(bar) = &bar {
             bar.set_length(of);
             bar.set_position(through);
-        } else if self.reported.is_some_and(|at| at.elapsed() >= LINE_EVERY) {
-            self.reported = Some(Instant::now());
-            eprintln!("{} {} of {}", self.what, size(through), size(of));
+        } else if says && reported.elapsed() >= LINE_EVERY {
+            reported = Instant::now();
+            eprintln!("{what} {} of {}", size(through), size(of));
         }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
     }
-
-    /// Takes the bar away.
-    pub(super) fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
+    done
 }

@@ -3,7 +3,6 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -15,18 +14,27 @@ use super::Where;
 /// A server answers a handshake in this time.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// A connection of the command line.
-pub(super) enum Way {
-    /// On this machine.
-    Socket(UnixStream),
-    /// On this machine too.
-    Plain(TcpStream),
-    /// Under TLS.
-    Remote(Box<StreamOwned<ClientConnection, TcpStream>>),
+/// A connection of the command line. That the server closed it is not the broken pipe of a reader of
+/// our output, which ends a command quietly.
+pub(super) struct Way {
+    stream: Box<dyn Stream>,
+    /// It is TCP without TLS, to a server on this machine.
+    pub(super) is_plain: bool,
+}
+
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
+impl Way {
+    pub(super) fn new(stream: impl Read + Write + 'static, is_plain: bool) -> Self {
+        let stream = Box::new(stream);
+        Self { stream, is_plain }
+    }
 }
 
 /// An error of the connection, as what it is.
-pub(super) fn of_server(error: std::io::Error) -> std::io::Error {
+fn of_server(error: std::io::Error) -> std::io::Error {
     match error.kind() == ErrorKind::BrokenPipe {
         true => ErrorKind::ConnectionAborted.into(),
         false => error,
@@ -35,30 +43,17 @@ pub(super) fn of_server(error: std::io::Error) -> std::io::Error {
 
 impl Read for Way {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Self::Socket(stream) => stream.read(into),
-            Self::Plain(stream) => stream.read(into),
-            // TLS may have to write first.
-            Self::Remote(stream) => stream.read(into).map_err(of_server),
-        }
+        self.stream.read(into).map_err(of_server)
     }
 }
 
 impl Write for Way {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Self::Socket(stream) => stream.write(bytes),
-            Self::Plain(stream) => stream.write(bytes),
-            Self::Remote(stream) => stream.write(bytes),
-        }
+        self.stream.write(bytes).map_err(of_server)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        match self {
-            Self::Socket(stream) => stream.flush(),
-            Self::Plain(stream) => stream.flush(),
-            Self::Remote(stream) => stream.flush(),
-        }
+        self.stream.flush().map_err(of_server)
     }
 }
 
@@ -139,6 +134,6 @@ impl Where {
             })?;
         }
         stream.sock.set_read_timeout(None)?;
-        Ok(Way::Remote(Box::new(stream)))
+        Ok(Way::new(stream, false))
     }
 }

@@ -1,5 +1,6 @@
 //! Names, bodies and tables on a terminal.
 
+use std::fmt::Display;
 use std::io::{IsTerminal as _, Write, stdout};
 
 use quintet_client::shown::plain;
@@ -15,17 +16,7 @@ const TEXT_MIN: usize = 8;
 const FIRST_MIN: usize = 20;
 
 /// Columns that a narrow terminal leaves out, the first one first.
-const SPARE: [&str; 9] = [
-    "bytes",
-    "waiters",
-    "in/s",
-    "out/s",
-    "since",
-    "connections",
-    "delayed",
-    "buried",
-    "reserved",
-];
+const SPARE: &str = "bytes waiters in/s out/s since connections delayed buried reserved";
 
 /// Columns that hold text also where all of it looks like numbers.
 const TEXTS: [&str; 6] = ["name", "queue", "body", "user", "status", "error"];
@@ -82,6 +73,18 @@ pub(super) fn pad(text: &str, cells: usize, right: bool) -> String {
         true => format!("{spaces}{text}"),
         false => format!("{text}{spaces}"),
     }
+}
+
+/// Prints a line: of JSON, or for people.
+///
+/// # Errors
+/// Standard output takes no more.
+pub(super) fn say(as_json: bool, json: impl Display, text: impl Display) -> anyhow::Result<()> {
+    match as_json {
+        true => writeln!(stdout(), "{json}")?,
+        false => writeln!(stdout(), "{text}")?,
+    }
+    Ok(())
 }
 
 /// Prints a line of JSON for each of these, or a row of a table: columns are words, and `cell` has
@@ -157,11 +160,11 @@ fn lay_out(
         (false, 0) => widths[*at].min(FIRST_MIN),
         (false, _) => widths[*at].min(TEXT_MIN),
     };
-    for head in SPARE.iter().filter(|head| **head != kept) {
+    for head in SPARE.split(' ').filter(|head| *head != kept) {
         if wide(columns.iter().map(least).sum(), &columns) <= most {
             break;
         }
-        columns.retain(|at| rows[0][*at] != **head);
+        columns.retain(|at| rows[0][*at] != head);
     }
     while wide(columns.iter().map(|at| widths[*at]).sum(), &columns) > most {
         let texts = columns.iter().copied();

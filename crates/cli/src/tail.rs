@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Where;
 use super::api::part;
-use super::table::{pad, seen};
+use super::table::{pad, say, seen};
 use super::verbs::{duration, preview};
 
 #[derive(clap::Args)]
@@ -50,18 +50,14 @@ impl Tail {
         while left > 0 {
             // The server forgets who is silent for 30 s.
             sleep(Duration::from_millis(self.every.clamp(1, 20_000)));
-            let mut out = stdout().lock();
             for event in events(&at, &self.queue, &mut next, contains)? {
-                match self.json {
-                    true => writeln!(out, "{event}")?,
-                    false => writeln!(out, "{}", line(&event))?,
-                }
+                say(self.json, &event, line(&event))?;
                 left -= 1;
                 if left == 0 {
                     break;
                 }
             }
-            out.flush()?;
+            stdout().flush()?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use quintet_config::{CommandLine, Config, load};
 use quintet_log::DirLock;
 use quintet_nodes::{Fill, LogContents, Source, ahead, detach, doubt, fill, finish, is_unfinished};
 
-use super::progress::Transfer;
+use super::progress::transfer;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -109,14 +109,17 @@ impl Settings {
     }
 }
 
+fn exists(data: &Path) -> Result<()> {
+    let shown = data.display();
+    match data.is_dir() {
+        true => Ok(()),
+        false => bail!("{shown} is not a directory: name one with --data"),
+    }
+}
+
 /// The directory, which no server uses now.
 fn lock(data: &Path) -> Result<DirLock> {
-    if !data.is_dir() {
-        bail!(
-            "{} is not a directory: name one with --data",
-            data.display()
-        );
-    }
+    exists(data)?;
     Ok(DirLock::acquire(data)?)
 }
 
@@ -183,11 +186,9 @@ impl Adopt {
             bail!("{run} holds messages and is missing: run `quintet check` and `quintet repair`");
         }
         eprintln!("{}", describe(&found));
-        let mut progress = Transfer::new("adopt");
-        let report = &mut |through, of| progress.at(through, of);
-        let done = fill(&config, &source, &found, Fill::First, report);
-        progress.clear();
-        let done = done?;
+        let done = transfer("adopt", true, |report| {
+            fill(&config, &source, &found, Fill::First, report)
+        })?;
         writeln!(
             stdout(),
             "{} is complete: {} entries, {} runs ({} of them copied before) and {} attachments in \
@@ -207,18 +208,10 @@ impl Adopt {
 impl Adopt {
     /// Nothing is locked, as the server serves.
     fn runs_only(self) -> Result<ExitCode> {
-        if !self.data.is_dir() {
-            bail!(
-                "{} is not a directory: name one with --data",
-                self.data.display()
-            );
-        }
+        exists(&self.data)?;
         let config = self.of.load(Some(self.data.clone()))?;
         shards_fit(&config, &Source::alone(&self.data))?;
-        let mut progress = Transfer::new("runs");
-        let done = ahead(&config, &mut |through, of| progress.at(through, of));
-        progress.clear();
-        let done = done?;
+        let done = transfer("runs", true, |report| ahead(&config, report))?;
         writeln!(
             stdout(),
             "{} runs with {} MiB are copied, {} were there before, in {:.1} s: stop the server \
@@ -247,11 +240,9 @@ impl Reseed {
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
         }
-        let mut progress = Transfer::new("reseed");
-        let report = &mut |through, of| progress.at(through, of);
-        let done = fill(&config, &source, &found, Fill::Again(self.force), report);
-        progress.clear();
-        let done = done?;
+        let done = transfer("reseed", true, |report| {
+            fill(&config, &source, &found, Fill::Again(self.force), report)
+        })?;
         writeln!(
             out,
             "{} is complete: {} entries, {} runs and {} attachments in {:.1} s. Now start the \

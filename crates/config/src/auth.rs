@@ -10,80 +10,16 @@ use quintet_client::words::utc;
 use quintet_types::Pattern;
 
 use super::Config;
-use super::schema::{bytes, number, text};
-use super::wrong::{Lines, Wrong, known};
+use super::schema::table;
+use super::wrong::Lines;
 
 /// Where systemd puts the files of `LoadCredential=`.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
-/// One `[[user]]` table, as the file says it.
-#[derive(Clone, Default)]
-pub struct UserTable {
-    pub name: String,
-    pub password: String,
-    pub password_file: String,
-    pub secret_file: String,
-    pub tokens: Vec<String>,
-    pub groups: Vec<String>,
-    pub(crate) lines: Lines,
-}
-
-/// One `[[grant]]` table, as the file says it.
-#[derive(Clone, Default)]
-pub struct GrantTable {
-    pub user: String,
-    pub group: String,
-    pub queues: Vec<String>,
-    pub rights: Vec<String>,
-    pub(crate) lines: Lines,
-}
-
-/// A key of one of these tables.
-pub(crate) struct AuthSpec<T> {
-    pub key: &'static str,
-    pub help: &'static str,
-    pub field: fn(&mut T) -> AuthField<'_>,
-}
-
-/// The place it is kept in, which also gives its type.
-pub(crate) enum AuthField<'a> {
-    Text(&'a mut String),
-    List(&'a mut Vec<String>),
-    /// A whole number; `None`: not said.
-    Number(&'a mut Option<u64>),
-    /// A size, bytes.
-    Bytes(&'a mut Option<u64>),
-}
-
-impl AuthField<'_> {
-    fn set(self, value: &toml::Value) -> Result<(), String> {
-        match self {
-            Self::Text(field) => text(value)?.clone_into(field),
-            Self::List(field) => {
-                let all = value.as_array().ok_or("takes a list of texts")?;
-                let all = all.iter().map(|one| text(one).map(str::to_owned));
-                *field = all.collect::<Result<_, _>>()?;
-            }
-            Self::Number(field) => *field = Some(number(value)?),
-            Self::Bytes(field) => *field = Some(bytes(value)?),
-        }
-        Ok(())
-    }
-}
-
-/// The keys of one of these tables, a row each: the key, kind and place of its value, its effect.
-macro_rules! keys {
-    ($($key:literal $kind:ident($($at:ident).+) $help:literal;)*) => {
-        &[$($crate::auth::AuthSpec {
-            key: $key,
-            help: $help,
-            field: |row| $crate::auth::AuthField::$kind(&mut row.$($at).+),
-        }),*]
-    };
-}
-pub(crate) use keys;
-
-pub(crate) const USER: &[AuthSpec<UserTable>] = keys! {
+table! {
+    /// One `[[user]]` table, as the file says it.
+    #[derive(Clone, Default)]
+    pub struct UserTable, USER;
     "name" Text(name)
         "Name: 1 to 128 printable ASCII characters without spaces and colons.";
     "password" Text(password)
@@ -94,37 +30,26 @@ pub(crate) const USER: &[AuthSpec<UserTable>] = keys! {
     "secret_file" Text(secret_file)
         "File with a secret in plain text, mode 0600, for protocols that sign with it; it is a \
          password too.";
-    "tokens" List(tokens)
+    "tokens" Texts(tokens)
         "Tokens, as quintet token prints them: \"SHA256 UNTIL\".";
-    "groups" List(groups)
+    "groups" Texts(groups)
         "The user has the grants of these groups.";
-};
+    + lines: Lines;
+}
 
-pub(crate) const GRANT: &[AuthSpec<GrantTable>] = keys! {
+table! {
+    /// One `[[grant]]` table, as the file says it.
+    #[derive(Clone, Default)]
+    pub struct GrantTable, GRANT;
     "user" Text(user)
         "User, or \"anonymous\" for clients without a login.";
     "group" Text(group)
         "Or a group.";
-    "queues" List(queues)
+    "queues" Texts(queues)
         "Queues or patterns, as [[queue]] has them.";
-    "rights" List(rights)
+    "rights" Texts(rights)
         "put, take, settle, peek, admin; server for the whole server; metrics for /metrics alone.";
-};
-
-/// Reads a table's keys.
-///
-/// # Errors
-/// Names the key, and what it takes.
-pub(crate) fn read<T: Default>(specs: &[AuthSpec<T>], table: &toml::Table) -> Result<T, Wrong> {
-    let mut read = T::default();
-    for (key, value) in table {
-        let spec = known(specs, key, |spec| spec.key, &[]);
-        let spec = spec.map_err(|why| Wrong::of_key(key, why))?;
-        (spec.field)(&mut read)
-            .set(value)
-            .map_err(|why| Wrong::of_value(key, value, &why))?;
-    }
-    Ok(read)
+    + lines: Lines;
 }
 
 impl UserTable {
@@ -132,36 +57,29 @@ impl UserTable {
     pub fn user(&self, row: usize, wrong: &mut Vec<Mistake>) -> User {
         let row = Row::User(row);
         let mut fails = |key, why| wrong.push(Mistake { row, key, why });
+        let stated = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let of_file = |path: String| -> Result<String, String> {
+            let bytes = private(&path)?;
+            Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+        };
+        let of_file = stated(&self.password_file).map(of_file);
+        let stated_hash = stated(&self.password).map(Ok);
+        let hashes = [("password", stated_hash), ("password_file", of_file)];
         let mut password = None;
-        let mut hash =
-            |key, text: &str, fails: &mut dyn FnMut(&'static str, String)| match Password::read(
-                text,
-            ) {
+        for (key, hash) in hashes {
+            let Some(hash) = hash else { continue };
+            let read = |hash: String| Password::read(&hash).map_err(|error| error.to_string());
+            match hash.and_then(read) {
                 Ok(read) if password.is_none() => password = Some(read),
                 Ok(_) => fails(key, "stands beside password: leave one out".to_owned()),
-                Err(error) => fails(key, error.to_string()),
-            };
-        if !self.password.is_empty() {
-            hash("password", &self.password, &mut fails);
-        }
-        if !self.password_file.is_empty() {
-            match private(&self.password_file) {
-                Ok(bytes) => {
-                    let text = String::from_utf8_lossy(&bytes);
-                    hash("password_file", text.trim(), &mut fails);
-                }
-                Err(why) => fails("password_file", why),
+                Err(why) => fails(key, why),
             }
         }
-        let mut secret = None;
-        if !self.secret_file.is_empty() {
-            let read = private(&self.secret_file)
+        let secret = stated(&self.secret_file).and_then(|path| {
+            let read = private(&path)
                 .and_then(|bytes| Secret::read(&bytes).map_err(|error| error.to_string()));
-            match read {
-                Ok(read) => secret = Some(read),
-                Err(why) => fails("secret_file", why),
-            }
-        }
+            read.map_err(|why| fails("secret_file", why)).ok()
+        });
         let tokens = self.tokens.iter().filter_map(|line| {
             let read = token(line);
             read.map_err(|why| fails("tokens", why)).ok()

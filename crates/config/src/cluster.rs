@@ -4,126 +4,87 @@ use std::net::SocketAddr;
 
 use quintet_policy::Sharing;
 
-use super::schema::{Spec, settings};
+use super::schema::settings;
 use super::units::show_duration;
 
-quintet_types::defaults! {
+settings! {
     /// Settings of `[cluster]`.
     #[derive(Clone)]
-    pub struct Cluster {
-        /// Empty: no cluster.
-        pub nats: Vec<String> = Vec::new(),
-        pub name: String = "quintet".to_owned(),
-        /// Empty: the host's name.
-        pub node: String = String::new(),
-        pub listen: String = "127.0.0.1:4600".to_owned(),
-        /// Empty: as `listen`.
-        pub advertise: String = String::new(),
-        pub replicas: u64 = 3,
-        pub placement_tags: Vec<String> = Vec::new(),
-        pub heartbeat_ms: u64 = 500,
-        pub lease_ms: u64 = 2000,
-        pub takeover_after_ms: u64 = 3000,
-        pub window: u64 = 32,
-        pub groups: u64 = 1,
-        pub unacked_max: u64 = 16 << 20,
-        /// `lease` or `log`.
-        pub reads: String = "lease".to_owned(),
-        pub credentials: String = String::new(),
-        pub user: String = String::new(),
-        pub password_file: String = String::new(),
-        pub tls_ca: String = String::new(),
-        pub tls_cert: String = String::new(),
-        pub tls_key: String = String::new(),
-        pub peer_tls_ca: String = String::new(),
-        pub peer_tls_cert: String = String::new(),
-        pub peer_tls_key: String = String::new(),
-        pub peer_insecure: bool = false,
-        pub monitor: Vec<String> = Vec::new(),
-        pub nats_version_min: String = "2.15.1".to_owned(),
-        /// Empty: not known.
-        pub near: String = String::new(),
-        pub handover_wait_ms: u64 = 10_000,
-        pub allow_unsafe: bool = false,
-    }
-}
-
-/// Every setting of `[cluster]`, in the order they are shown.
-pub(crate) const CLUSTER: &[Spec] = settings! {
-    fixed "nats" List(cluster.nats)
+    pub struct Cluster, CLUSTER: |config| config.cluster;
+    fixed "nats" List(nats: Vec::new())
         "NATS servers with JetStream, the nearest first, such as [\"nats://a:4222\", \
          \"nats://b:4222\"]; empty: no cluster.";
-    fixed "name" Text(cluster.name)
+    fixed "name" Text(name: "quintet".to_owned())
         "The cluster's name, part of every subject and stream: letters, digits, - and _.";
-    fixed "node" Text(cluster.node)
+    fixed "node" Text(node: String::new())
         "Unique name of this node: up to 255 letters, digits, -, _ and dots. Empty: the host's.";
-    fixed "listen" Text(cluster.listen)
+    fixed "listen" Text(listen: "127.0.0.1:4600".to_owned())
         "Address for clients that other nodes pass on.";
-    fixed "advertise" Text(cluster.advertise)
+    fixed "advertise" Text(advertise: String::new())
         "The same address as other nodes reach it, HOST:PORT. Empty: as listen.";
-    fixed "replicas" Number(cluster.replicas, 1, 5)
+    fixed "replicas" Number(replicas: 3, 1, 5)
         "NATS servers that keep each entry, 1 to 5. With fewer than 3 the loss of one stops or \
          loses everything; this needs allow_unsafe.";
-    fixed "placement_tags" List(cluster.placement_tags)
+    fixed "placement_tags" List(placement_tags: Vec::new())
         "Tags that each NATS server of the log must have.";
-    fixed "heartbeat" Duration(cluster.heartbeat_ms)
+    fixed "heartbeat" Duration(heartbeat_ms: 500)
         "Longest time between appends of an owner; at most half of lease.";
-    fixed "lease" Duration(cluster.lease_ms)
+    fixed "lease" Duration(lease_ms: 2000)
         "How long an owner may reply after it sent an entry that was acknowledged.";
-    fixed "takeover_after" Duration(cluster.takeover_after_ms)
+    fixed "takeover_after" Duration(takeover_after_ms: 3000)
         "Silence of the owner after which another node takes over; at least one and a half times \
          lease.";
-    fixed "handover_wait" Duration(cluster.handover_wait_ms)
+    fixed "handover_wait" Duration(handover_wait_ms: 10_000)
         "How long an owner that is stopped, moved or drained waits for acknowledgements; then it \
          ends and reports a possible loss.";
-    fixed "window" Number(cluster.window, 1, 64)
+    fixed "window" Number(window: 32, 1, 64)
         "Entries on their way to JetStream at once, 1 to 64.";
-    fixed "unacked_max" Bytes(cluster.unacked_max, 1 << 20, 1 << 40)
+    fixed "unacked_max" Bytes(unacked_max: 16 << 20, 1 << 20, 1 << 40)
         "With more bytes of requests that are decided and not acknowledged, the server stops \
          reading from clients.";
-    fixed "reads" Text(cluster.reads)
+    fixed "reads" Text(reads: "lease".to_owned())
         "Replies without an append (empty queue, errors, peeks, statistics): \"lease\": at once \
          while the owner has its lease; \"log\": after an entry that was sent later is \
          acknowledged, which takes a round trip and trusts no clock.";
-    fixed "groups" Number(cluster.groups, 1, 256)
+    fixed "groups" Number(groups: 1, 1, 256)
         "Groups of queues, each with its own owner. This version supports 1.";
-    fixed "near" Text(cluster.near)
+    fixed "near" Text(near: String::new())
         "Name of the NATS server on this node's machine (server_name). The node connects to it \
          first, and it does not lead the stream while this node owns or is drained. Empty: \
          unknown.";
-    fixed "credentials" Text(cluster.credentials)
+    fixed "credentials" Text(credentials: String::new())
         "File with credentials for NATS. Empty: none.";
-    fixed "user" Text(cluster.user)
+    fixed "user" Text(user: String::new())
         "User of NATS; password_file has its password. Empty: none.";
-    fixed "password_file" Text(cluster.password_file)
+    fixed "password_file" Text(password_file: String::new())
         "File with the password of user, in its first line.";
-    fixed "tls_ca" Text(cluster.tls_ca)
+    fixed "tls_ca" Text(tls_ca: String::new())
         "Authorities of the NATS servers' certificates. Empty: TLS only for addresses with tls://.";
-    fixed "tls_cert" Text(cluster.tls_cert)
+    fixed "tls_cert" Text(tls_cert: String::new())
         "Certificate for the NATS servers. Empty: none.";
-    fixed "tls_key" Text(cluster.tls_key)
+    fixed "tls_key" Text(tls_key: String::new())
         "Key of tls_cert.";
-    fixed "peer_tls_ca" Text(cluster.peer_tls_ca)
+    fixed "peer_tls_ca" Text(peer_tls_ca: String::new())
         "Authorities of the nodes' certificates: both sides of a link between nodes show one. \
          Empty: no protection, an error beyond this machine.";
-    fixed "peer_tls_cert" Text(cluster.peer_tls_cert)
+    fixed "peer_tls_cert" Text(peer_tls_cert: String::new())
         "Certificate of this node, with its name in advertise.";
-    fixed "peer_tls_key" Text(cluster.peer_tls_key)
+    fixed "peer_tls_key" Text(peer_tls_key: String::new())
         "Key of peer_tls_cert.";
-    fixed "peer_insecure" Flag(cluster.peer_insecure)
+    fixed "peer_insecure" Flag(peer_insecure: false)
         "Links between nodes are not protected, also beyond this machine: a program that reaches \
          them has the rights of all clients.";
-    fixed "monitor" List(cluster.monitor)
+    fixed "monitor" List(monitor: Vec::new())
         "Monitoring addresses of all NATS servers, HOST:PORT, to check that each syncs every \
          message (sync_interval: always) and has no damaged copy of the log. Empty: a warning \
          instead.";
-    fixed "nats_version_min" Text(cluster.nats_version_min)
+    fixed "nats_version_min" Text(nats_version_min: "2.15.1".to_owned())
         "Oldest nats-server that a node starts with. Servers before 2.15.1 lose acknowledged \
          messages at a power failure and from a damaged disk.";
-    fixed "allow_unsafe" Flag(cluster.allow_unsafe)
+    fixed "allow_unsafe" Flag(allow_unsafe: false)
         "Start although messages may be lost: fewer than 3 replicas, servers that do not sync each \
          message. For tests.";
-};
+}
 
 impl Cluster {
     /// This server is one of several.

@@ -33,9 +33,6 @@ mod wrong;
 
 use std::path::PathBuf;
 
-use quintet_client::Thresholds;
-use quintet_policy::Events;
-use quintet_scripts::QueueConfig;
 use quintet_types::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_wire::Options;
 
@@ -50,123 +47,12 @@ pub use print::{Secrets, print};
 pub use quintet_policy::SyncPolicy;
 pub use reach::Reach;
 pub use schedules::CronTable;
+pub use schema::Config;
 pub use served::Served;
 pub use tls::{ListenTls, TlsMode};
 pub use units::{parse_duration_ms, show_duration};
 pub use webhooks::{Webhook, WebhookTable};
 pub use wrong::old_names;
-
-quintet_types::defaults! {
-    /// All settings of the server.
-    #[derive(Clone)]
-    pub struct Config {
-        pub data: PathBuf = PathBuf::from("data"),
-        pub sync: SyncPolicy = SyncPolicy::Always,
-        pub shards: u64 = 1,
-        /// 0: one for every two cores.
-        pub io_threads: u64 = 0,
-        /// 0: one for each core, at most [`HTTP_THREADS_MAX`].
-        pub http_threads: u64 = 0,
-        pub connections_max: u64 = 10_000,
-        /// 0: as much as `memory`.
-        pub connection_memory: u64 = 0,
-        pub metrics_queues: u64 = 1000,
-        pub history_queues: u64 = 10_000,
-        pub tail_memory: u64 = 16 << 20,
-        pub attention: Thresholds = Thresholds::default(),
-        pub otlp_endpoint: String = String::new(),
-        pub otlp_ca: String = String::new(),
-        pub otlp_headers_file: String = String::new(),
-        pub otlp_service_name: String = "quintet".to_owned(),
-        pub otlp_spans_max: u64 = 4096,
-        pub otlp_messages_max: u64 = 65_536,
-        pub upload_bytes_max: u64 = 1 << 30,
-        pub output_bytes_max: u64 = 1 << 20,
-        pub chunk_bytes: u64 = 256 << 10,
-        pub segment_bytes: u64 = 64 << 20,
-        pub spare_segments: u64 = 2,
-        pub log_bytes: u64 = 128 << 20,
-        pub stop_wait_ms: u64 = 5000,
-        pub log_level: String = "info".to_owned(),
-        pub log_format: String = "text".to_owned(),
-        /// Empty: `quintet.sock` in the data directory; `none`: no such socket.
-        pub admin_socket: String = String::new(),
-        pub queues_max: u64 = 100_000,
-        pub waiters_max: u64 = 1_000_000,
-        pub tables_bytes_max: u64 = 16 << 20,
-        pub batches_max: u64 = 10_000,
-        pub batch_bytes_max: u64 = 64 << 10,
-        pub batch_open_ms: u64 = 30 * 60 * 1000,
-        pub batch_ttl_ms: u64 = 30 * 24 * 3600 * 1000,
-        pub batch_keep_ms: u64 = 24 * 3600 * 1000,
-        pub tracked_max: u64 = 50_000,
-        pub ends_max: u64 = 100_000,
-        pub track_keep_ms: u64 = 30 * 60 * 1000,
-        pub snapshot_bytes_max: u64 = 0,
-        /// File or directory; empty: none.
-        pub hooks: String = String::new(),
-        pub hook_limits: HookLimits = HookLimits::default(),
-        /// 0: no limit.
-        pub memory: u64 = 256 << 20,
-        pub memory_max: u64 = 0,
-        pub dedupe_memory: u64 = 0,
-        pub allow_shutdown: bool = false,
-        /// Passwords checked at once.
-        pub login_threads: u64 = 2,
-        /// Logins that wait for that at most.
-        pub logins_waiting_max: u64 = 256,
-        pub tls: TlsMode = TlsMode::Auto,
-        /// Files; empty: none.
-        pub tls_cert: String = String::new(),
-        pub tls_key: String = String::new(),
-        pub tls_client_ca: String = String::new(),
-        pub tls_handshake_ms: u64 = 10_000,
-        /// `[defaults]`.
-        pub defaults: Overrides = Overrides::default(),
-        /// `[[queue]]`, in the order of the file.
-        pub rules: Vec<(String, Overrides)> = Vec::new(),
-        /// Scripts of `[[queue]]`, in the order of the file.
-        pub scripts: Vec<QueueConfig> = Vec::new(),
-        /// Empty: `rq` in the data directory.
-        pub script_root: String = String::new(),
-        pub ignore_rq_messages: bool = false,
-        pub trace_url: String = String::new(),
-        pub relay_hosts: String = String::new(),
-        pub webhook_hosts: String = String::new(),
-        /// File; empty: whom browsers trust.
-        pub relay_ca: String = String::new(),
-        /// Empty: the address of the first http listener.
-        pub script_host: String = String::new(),
-        pub script_env: String = "production".to_owned(),
-        /// 0: no limit.
-        pub script_time_ms: u64 = 0,
-        pub script_grace_ms: u64 = 5000,
-        /// 0: no limit.
-        pub script_memory: u64 = 0,
-        pub script_log_bytes: u64 = 64 << 20,
-        pub scripts_max: u64 = 1000,
-        pub cluster: Cluster = Cluster::default(),
-        /// `[[user]]`, in the order of the file.
-        pub users: Vec<UserTable> = Vec::new(),
-        /// `[[grant]]`, in the order of the file.
-        pub grants: Vec<GrantTable> = Vec::new(),
-        /// `[[limit]]`, in the order of the file.
-        pub limits: Vec<LimitRow> = Vec::new(),
-        /// `[[cron]]`, in the order of the file.
-        pub crons: Vec<CronTable> = Vec::new(),
-        /// `[[schedule]]`, in the order of the file.
-        pub schedules: Vec<CronTable> = Vec::new(),
-        /// Tables of both kinds at most.
-        pub crons_max: u64 = 1000,
-        /// Schedules that are defined at run time at most.
-        pub schedules_max: u64 = 100_000,
-        /// `[[webhook]]`, in the order of the file.
-        pub webhooks: Vec<WebhookTable> = Vec::new(),
-        /// Bytes of the newest segments that readers of events find, though nothing lives in them.
-        pub events_keep: u64 = 0,
-        pub listen: Vec<Listen> = Vec::new(),
-    }
-}
 
 /// A listener: a `[[listen]]` table, a `--listen`, or a default one.
 #[derive(Clone)]
@@ -190,27 +76,6 @@ impl Listen {
     pub fn has_users_option(&self) -> bool {
         matches!(self.served, Served::Http | Served::Sqs)
             && !self.options.text("users").trim().is_empty()
-    }
-}
-
-/// Budgets of hooks, as they are set.
-#[derive(Clone)]
-pub struct HookLimits {
-    pub instructions_max: u64,
-    pub time_ms: u64,
-    pub memory_bytes_max: u64,
-    pub refuse_on_error: Events,
-}
-
-impl Default for HookLimits {
-    fn default() -> Self {
-        let limits = quintet_policy::Limits::default();
-        Self {
-            instructions_max: limits.instructions_max,
-            time_ms: limits.time_ms_max,
-            memory_bytes_max: limits.memory_bytes_max as u64,
-            refuse_on_error: limits.refuse_on_error,
-        }
     }
 }
 
@@ -271,16 +136,9 @@ impl Config {
         self.hooks_path().is_some() || self.listen.iter().any(Listen::has_users_option)
     }
 
-    /// Budgets of hooks, as hooks want them.
+    /// Budgets of hooks.
     pub fn hook_limits(&self) -> quintet_policy::Limits {
-        quintet_policy::Limits {
-            instructions_max: self.hook_limits.instructions_max,
-            time_ms_max: self.hook_limits.time_ms,
-            memory_bytes_max: usize::try_from(self.hook_limits.memory_bytes_max)
-                .unwrap_or(usize::MAX),
-            refuse_on_error: self.hook_limits.refuse_on_error,
-            ..quintet_policy::Limits::default()
-        }
+        self.hook_limits
     }
 
     /// Bytes a segment of the log may begin with: as set, or as much as one

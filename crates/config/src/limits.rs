@@ -6,7 +6,8 @@ use ipnet::IpNet;
 use quintet_auth::{Limit, LimitTable, Limits, Subject, User};
 
 use super::Config;
-use super::auth::{AuthSpec, UserTable, keys};
+use super::auth::UserTable;
+use super::schema::{Spec, keys};
 use super::units::show_bytes;
 use super::wrong::Wrong;
 
@@ -27,7 +28,7 @@ pub struct LimitRow {
     pub limits: Limits,
 }
 
-pub(crate) const LIMIT: &[AuthSpec<LimitRow>] = keys! {
+pub(crate) const LIMIT: &[Spec<LimitRow>] = keys! {
     "address" Text(address)
         "Each address in this network, such as \"10.0.0.0/8\", or \"*\": each but loopback. Of \
          IPv6 a /64 counts as one address.";
@@ -35,20 +36,20 @@ pub(crate) const LIMIT: &[AuthSpec<LimitRow>] = keys! {
         "Or a user, or \"*\": each.";
     "group" Text(group)
         "Or each member of a group.";
-    "connections_max" Number(limits.connections_max)
+    "connections_max" Given(limits.connections_max)
         "Connections at once; more are closed. 0: no limit, as in all of these.";
-    "requests_per_second" Number(limits.requests_per_second)
+    "requests_per_second" Given(limits.requests_per_second)
         "Requests, over all connections; the server reads faster clients more slowly.";
-    "requests_burst" Number(limits.requests_burst)
+    "requests_burst" Given(limits.requests_burst)
         "Requests at once after a rest; 0: those of a second.";
-    "bytes_in_flight_max" Bytes(limits.bytes_in_flight_max)
+    "bytes_in_flight_max" GivenBytes(limits.bytes_in_flight_max)
         "Memory for requests and replies on their way, beyond 8KiB for each connection. Near it \
          the server stops reading; after a second it closes the largest connection.";
-    "failures_per_minute" Number(limits.failures_per_minute)
+    "failures_per_minute" Given(limits.failures_per_minute)
         "Failed logins and handshakes of an address; beyond it new connections are closed.";
-    "queues_max" Number(limits.queues_max)
+    "queues_max" Given(limits.queues_max)
         "Existing queues that a user has created; the user creates no more.";
-    "bytes_stored_max" Bytes(limits.bytes_stored_max)
+    "bytes_stored_max" GivenBytes(limits.bytes_stored_max)
         "Bytes of messages in queues that a user has created, from any client; further puts into \
          these fail.";
 };

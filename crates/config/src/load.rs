@@ -9,7 +9,7 @@ use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;
 use super::queues::{QUEUE_SETTINGS, SCRIPT_KEYS};
-use super::schema::{SETTINGS, duration, parse_sync, takes, text};
+use super::schema::{SETTINGS, Spec, duration, parse_sync, takes, text};
 use super::units::show_bytes;
 use super::wrong::{Lines, Wrong, known, renamed, unknown};
 use super::{
@@ -223,16 +223,7 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
         "cron" => rows(value, name, schedules::CRON, &mut config.crons),
         "schedule" => rows(value, name, schedules::SCHEDULE, &mut config.schedules),
         "webhook" => rows(value, name, webhooks::WEBHOOK, &mut config.webhooks),
-        "cluster" => {
-            for (key, value) in as_table(value, "[cluster]")? {
-                let spec = known(CLUSTER, key, |spec| spec.key, &[]);
-                let spec = spec.map_err(|why| Wrong::of_key(key, why).within("[cluster]"))?;
-                (spec.field)(config)
-                    .set(value)
-                    .map_err(|why| Wrong::of_value(key, value, &why).within("[cluster]"))?;
-            }
-            Ok(())
-        }
+        "cluster" => set_all(as_table(value, "[cluster]")?, "[cluster]", CLUSTER, config),
         key => {
             let spec = known(SETTINGS, key, |spec| spec.key, TABLES)?;
             let set = (spec.field)(config).set(value);
@@ -284,15 +275,32 @@ fn each(
 fn rows<T: Default>(
     value: &toml::Value,
     name: &str,
-    fields: &[auth::AuthSpec<T>],
+    specs: &[Spec<T>],
     into: &mut Vec<T>,
 ) -> Result<(), Wrong> {
     let place = format!("[[{name}]]");
     each(value, &place, |table| {
-        let row = auth::read(fields, table);
-        into.push(row.map_err(|wrong| wrong.within(&place))?);
+        let mut row = T::default();
+        set_all(table, &place, specs, &mut row)?;
+        into.push(row);
         Ok(())
     })
+}
+
+/// Sets the keys that a table has.
+fn set_all<T>(
+    table: &toml::Table,
+    place: &str,
+    specs: &[Spec<T>],
+    of: &mut T,
+) -> Result<(), Wrong> {
+    for (key, value) in table {
+        let spec = known(specs, key, |spec| spec.key, &[]);
+        let spec = spec.map_err(|why| Wrong::of_key(key, why).within(place))?;
+        let set = (spec.field)(of).set(value);
+        set.map_err(|why| Wrong::of_value(key, value, &why).within(place))?;
+    }
+    Ok(())
 }
 
 /// Tables of the file beside settings.

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use quintet_types::QueueSettings;
 use quintet_wire::{Options, Value};
 
-use super::auth::{AuthField, AuthSpec, GRANT, USER};
+use super::auth::{GRANT, USER};
 use super::cluster::CLUSTER;
 use super::limits::LIMIT;
 use super::queues::QUEUE_SETTINGS;
 use super::schedules::{CRON, SCHEDULE};
-use super::schema::{SETTINGS, quoted};
+use super::schema::{Field, SETTINGS, Spec, quoted};
 use super::units::{show_bytes, show_duration};
 use super::webhooks::WEBHOOK;
 use super::{Config, Listen, scripts};
@@ -205,7 +205,7 @@ fn tables<T: Clone + Default>(
     out: &mut String,
     name: &str,
     about: &str,
-    (specs, tables): (&[AuthSpec<T>], &[T]),
+    (specs, tables): (&[Spec<T>], &[T]),
     hides: &[&str],
 ) {
     comment(out, about);
@@ -219,26 +219,30 @@ fn tables<T: Clone + Default>(
         let mut table = table.clone();
         out.push_str(&format!("[[{name}]]\n"));
         for spec in specs {
-            let shown = |text: &str| match hides.contains(&spec.key) {
-                true => quoted(&hidden(text)),
-                false => quoted(text),
-            };
-            let value = match (spec.field)(&mut table) {
-                AuthField::Text(text) if text.is_empty() => continue,
-                AuthField::List(list) if list.is_empty() => continue,
-                AuthField::Number(None) | AuthField::Bytes(None) => continue,
-                AuthField::Number(Some(number)) => number.to_string(),
-                AuthField::Bytes(Some(bytes)) => quoted(&show_bytes(*bytes)),
-                AuthField::Text(text) => shown(text),
-                AuthField::List(list) => {
-                    let list = list.iter().map(|one| shown(one));
-                    format!("[{}]", list.collect::<Vec<_>>().join(", "))
-                }
-            };
-            line(out, spec.key, &value);
+            if hides.contains(&spec.key) {
+                hide((spec.field)(&mut table));
+            }
+            let value = (spec.field)(&mut table).show();
+            if !UNSAID.contains(&value.as_str()) {
+                line(out, spec.key, &value);
+            }
         }
     }
     out.push('\n');
+}
+
+/// Values of rows that are left out.
+const UNSAID: &[&str] = &["", "\"\"", "[]"];
+
+/// Hides the text of a row, or its texts.
+fn hide(field: Field<'_>) {
+    if let Field::Text(text) = field {
+        if !text.is_empty() {
+            *text = hidden(text);
+        }
+    } else if let Field::Texts(texts) = field {
+        texts.iter_mut().for_each(|text| *text = hidden(text));
+    }
 }
 
 /// A value that still reads back, and lets nobody in.

@@ -36,10 +36,6 @@ pub(crate) struct QueueSpec {
     pub(crate) among: fn(&Overrides) -> bool,
 }
 
-fn u32_of(value: &toml::Value) -> Result<u32, String> {
-    between(value, 0, u32::MAX)
-}
-
 fn name_of(value: &toml::Value) -> Result<Name, String> {
     let name = Name::from(text(value)?);
     match name.is_empty() || name.is_possible() {
@@ -65,7 +61,7 @@ fn plain(value: impl ToString) -> String {
 macro_rules! rows {
     (@key $field:ident) => { stringify!($field) };
     (@key $field:ident $key:literal) => { $key };
-    ($($field:ident $(= $key:literal)? ($read:path, $show:expr) $help:literal;)* + $last:expr) => {
+    ($($field:ident $(= $key:literal)? ($read:expr, $show:expr) $help:literal;)* + $last:expr) => {
         &[
             $(QueueSpec {
                 key: rows!(@key $field $($key)?),
@@ -85,7 +81,7 @@ macro_rules! rows {
 
 /// Every setting of a queue, in the order they are shown.
 pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = rows! {
-    default_priority (u32_of, plain)
+    default_priority (|v| between(v, 0, u32::MAX), plain)
         "Priority of messages put without one; 0 is the most urgent.";
     default_ttr_ms = "default_ttr" (duration, time)
         "Lease time if neither message nor command gives one. \"1ms\": the lease ends in the step \
@@ -98,7 +94,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = rows! {
         "Most bytes of waiting messages: bodies, headers, keys, names and reasons; 0: no limit.";
     message_bytes_max (bytes, size)
         "Most bytes of one body.";
-    attempts_max (u32_of, plain)
+    attempts_max (|v| between(v, 0, u32::MAX), plain)
         "Leases without a finish after which a message is a dead letter; 1: a single try; 0: no \
          limit.";
     dead_letter (dead_letter_of, show_dead_letter)
@@ -140,7 +136,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = rows! {
     take_rate (rate, |v: Rate| quoted(&show_rate(v)))
         "Most messages delivered, such as \"100/s\", \"5/m\" or \"1000/h\"; further takes wait in \
          line. A restart resets it; \"0\": no limit.";
-    take_burst (burst_of, plain)
+    take_burst (|v| between(v, 1, u32::MAX), plain)
         "How many of them may go at once after a rest; at least 1.";
     aging (steps_of, |v: Rate| quoted(&show_steps(v)))
         "How much the priority of a message rises while it waits, such as \"1 per 10m\", up to one \
@@ -154,17 +150,17 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = rows! {
     key_take_rate (rate, |v: Rate| quoted(&show_rate(v)))
         "Most messages of one key delivered, written as `take_rate`; takes skip the others. A \
          restart or a flush resets it; \"0\": no limit.";
-    key_take_burst (burst_of, plain)
+    key_take_burst (|v| between(v, 1, u32::MAX), plain)
         "How many of one key may go at once after a rest; at least 1.";
     retry_delay_ms = "retry_delay" (duration, time)
         "Delay of a message after its first failure; 0: none.";
-    retry_factor (factor_of, plain)
+    retry_factor (|v| between(v, 1, 1000), plain)
         "Factor from each delay to the next, 1 to 1000.";
     retry_delay_max_ms = "retry_delay_max" (duration, time)
         "Longest delay, without jitter.";
-    retry_jitter (percent_of, plain)
+    retry_jitter (|v| between(v, 0, 100), plain)
         "Random addition to each delay, 0 to 100 percent of it.";
-    retry_max (u32_of, plain)
+    retry_max (|v| between(v, 0, u32::MAX), plain)
         "Failures after which a message is tried again; after the next one it goes where \
          `dead_letter` says. `attempts_max` counts leases beside it: the first limit reached \
          counts. 0: no limit.";
@@ -298,18 +294,6 @@ fn between(value: &toml::Value, least: u32, most: u32) -> Result<u32, String> {
         .and_then(|supplied| u32::try_from(supplied).ok());
     let supplied = supplied.filter(|supplied| (least..=most).contains(supplied));
     supplied.ok_or_else(|| takes(&range(least.into(), most.into()), value))
-}
-
-fn factor_of(value: &toml::Value) -> Result<u32, String> {
-    between(value, 1, 1000)
-}
-
-fn percent_of(value: &toml::Value) -> Result<u32, String> {
-    between(value, 0, 100)
-}
-
-fn burst_of(value: &toml::Value) -> Result<u32, String> {
-    between(value, 1, u32::MAX)
 }
 
 fn rate(value: &toml::Value) -> Result<Rate, String> {

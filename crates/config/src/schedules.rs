@@ -16,42 +16,18 @@ use quintet_types::{Attr, Body, Expiry, Ms, Name, Put, PutMore, When};
 use quintet_wire::STREAM_OVER;
 
 use super::Config;
-use super::auth::{AuthSpec, keys};
+use super::schema::{Spec, keys, table};
 use super::units::parse_duration_ms;
 use super::wrong::Wrong;
 
 /// Bytes of a name at most: it is a label of metrics and a part of addresses.
 const NAME_MAX: usize = 255;
 
-/// One `[[cron]]` or `[[schedule]]` table, as the file says it.
-#[derive(Clone, Default)]
-pub struct CronTable {
-    pub name: String,
-    pub schedule: String,
-    pub every: String,
-    pub phase: String,
-    pub at: Vec<String>,
-    pub start: String,
-    pub end: String,
-    pub count: Option<u64>,
-    pub zone: String,
-    pub queue: String,
-    pub body: String,
-    pub body_file: String,
-    pub body_base64: String,
-    pub attributes: Vec<String>,
-    pub priority: Option<u64>,
-    pub delay: String,
-    pub ttr: String,
-    pub ttl: String,
-    pub missed: String,
-    pub overlap: String,
-}
-
-/// The rows of a table: its own, then those of both kinds of tables.
+/// The rows of a table, made by this macro: its own, then those of both kinds of tables.
 macro_rules! rows {
-    ($($own:tt)*) => {
-        keys! {
+    ($make:ident! { $($head:tt)* } $($own:tt)*) => {
+        $make! {
+            $($head)*
             "name" Text(name)
                 "Unique name.";
             $($own)*
@@ -65,9 +41,9 @@ macro_rules! rows {
                 "Or a file with the body, which is read at the start and by a reload.";
             "body_base64" Text(body_base64)
                 "Or the body in base64.";
-            "attributes" List(attributes)
+            "attributes" Texts(attributes)
                 "Attributes of the message, such as [\"team=ops\"].";
-            "priority" Number(priority)
+            "priority" Given(priority)
                 "Priority of the message; default: the queue's default_priority.";
             "delay" Text(delay)
                 "Delay of the message, such as \"5m\".";
@@ -85,31 +61,33 @@ macro_rules! rows {
     };
 }
 
-pub(crate) const CRON: &[AuthSpec<CronTable>] = rows! {
+pub(crate) const CRON: &[Spec<CronTable>] = rows! {
+    keys! {}
     "schedule" Text(schedule)
         "When: minute, hour, day, month and weekday, as crontab(5) has them.";
 };
 
-/// `[[schedule]]`: one of cron, every and at.
-pub(crate) const SCHEDULE: &[AuthSpec<CronTable>] = rows! {
+// `[[schedule]]`: one of cron, every and at. A `[[cron]]` has some of the fields.
+rows! {
+    table! {
+        /// One `[[cron]]` or `[[schedule]]` table, as the file says it.
+        #[derive(Clone, Default)]
+        pub struct CronTable, SCHEDULE;
+    }
     "cron" Text(schedule)
         "When: minute, hour, day, month and weekday, as crontab(5) has them.";
     "every" Text(every)
         "Or an interval, such as \"5m\": due at its multiples since 1970.";
     "phase" Text(phase)
         "So much after them; less than the interval.";
-    "at" List(at)
+    "at" Texts(at)
         "Or moments, such as [\"2030-01-01T09:00:00+01:00\"].";
     "start" Text(start)
         "First moment that may be due.";
     "end" Text(end)
         "Last moment that may be due.";
-    "count" Number(count)
+    "count" Given(count)
         "Runs after which it ends.";
-};
-
-fn takes(key: &str, supplied: &str, why: &str) -> Wrong {
-    Wrong::of_value(key, &toml::Value::String(supplied.to_owned()), why)
 }
 
 fn time(key: &str, text: &str) -> Result<Option<u64>, Wrong> {
@@ -121,12 +99,28 @@ fn time(key: &str, text: &str) -> Result<Option<u64>, Wrong> {
     }
 }
 
+/// The one of these with this word; without a word the usual one.
+fn chosen<T: Copy + Default>(
+    key: &str,
+    text: &str,
+    all: [T; 3],
+    word: fn(T) -> &'static str,
+) -> Result<T, Wrong> {
+    let found = all.into_iter().find(|one| word(*one) == text);
+    let usual = text.is_empty().then(T::default);
+    found.or(usual).ok_or_else(|| {
+        let [first, second, last] = all.map(word);
+        let why = format!("takes \"{first}\", \"{second}\" or \"{last}\"");
+        Wrong::of_text(key, text, &why)
+    })
+}
+
 /// A moment as RFC 3339 has it, in ms since 1970.
 fn moment(key: &str, text: &str) -> Result<u64, Wrong> {
     let at = DateTime::parse_from_rfc3339(text).ok();
     let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
     let why = "takes a moment with its offset, such as \"2030-01-01T09:00:00Z\"";
-    at.ok_or_else(|| takes(key, text, why))
+    at.ok_or_else(|| Wrong::of_text(key, text, why))
 }
 
 impl CronTable {
@@ -137,15 +131,16 @@ impl CronTable {
         // Of a [[schedule]] without times the error names all three kinds of them.
         let none = key == "cron" && self.schedule.is_empty();
         if plain && self.at.is_empty() && self.count.is_none() && !none {
-            let wrong = |why: &str| takes(key, &self.schedule, why);
+            let wrong = |why: &str| Wrong::of_text(key, &self.schedule, why);
             let cron = Cron::parse(&self.schedule).map_err(|why| wrong(&why.to_string()))?;
             if cron.after_in(Ms(0), &Tz::UTC) == Ms::NEVER {
                 return Err(wrong(&format!("\"{}\" never comes", self.schedule)));
             }
             let zone = match self.zone.as_str() {
                 "" => Tz::UTC,
-                zone => Tz::from_str(zone)
-                    .map_err(|_| takes("zone", zone, "takes a name such as \"Europe/Berlin\""))?,
+                zone => Tz::from_str(zone).map_err(|_| {
+                    Wrong::of_text("zone", zone, "takes a name such as \"Europe/Berlin\"")
+                })?,
             };
             let policy = format!("{} {}", self.schedule, zone.name());
             return Ok((Timing::cron(cron, zone), policy));
@@ -182,26 +177,10 @@ impl CronTable {
     fn job(&self, cron_key: &str) -> Result<Schedule, Wrong> {
         if self.name.len() > NAME_MAX || self.name.chars().any(char::is_control) {
             let why = format!("takes text of {NAME_MAX} bytes at most, without control characters");
-            return Err(takes("name", &self.name, &why));
+            return Err(Wrong::of_text("name", &self.name, &why));
         }
-        let missed = match self.missed.as_str() {
-            "" | "skip" => Missed::Skip,
-            "once" => Missed::Once,
-            "all" => Missed::All,
-            missed => {
-                let why = "takes \"skip\", \"once\" or \"all\"";
-                return Err(takes("missed", missed, why));
-            }
-        };
-        let overlap = match self.overlap.as_str() {
-            "" | "allow" => Overlap::Allow,
-            "skip" => Overlap::Skip,
-            "replace" => Overlap::Replace,
-            overlap => {
-                let why = "takes \"allow\", \"skip\" or \"replace\"";
-                return Err(takes("overlap", overlap, why));
-            }
-        };
+        let missed = chosen("missed", &self.missed, Missed::ALL, Missed::word)?;
+        let overlap = chosen("overlap", &self.overlap, Overlap::ALL, Overlap::word)?;
         let (timing, policy) = self.times(cron_key)?;
         let schedule = Schedule {
             name: self.name.clone(),
@@ -217,12 +196,8 @@ impl CronTable {
     fn put(&self) -> Result<Put, Wrong> {
         let queue = Name::from(self.queue.as_str());
         if !queue.is_possible() {
-            let supplied = toml::Value::String(self.queue.clone());
-            return Err(Wrong::of_value(
-                "queue",
-                &supplied,
-                "takes the name of a queue",
-            ));
+            let why = "takes the name of a queue";
+            return Err(Wrong::of_text("queue", &self.queue, why));
         }
         let body = self.body()?;
         if body.len() as u64 > STREAM_OVER {
@@ -265,8 +240,8 @@ impl CronTable {
         if !self.body_base64.is_empty() {
             let decoded = BASE64_STANDARD.decode(&self.body_base64);
             return decoded.map_err(|why| {
-                let supplied = toml::Value::String(self.body_base64.clone());
-                Wrong::of_value("body_base64", &supplied, &format!("takes base64: {why}"))
+                let why = format!("takes base64: {why}");
+                Wrong::of_text("body_base64", &self.body_base64, &why)
             });
         }
         Ok(self.body.clone().into_bytes())

@@ -7,17 +7,19 @@ use quintet_tls::{Settings, Source};
 use super::schema::takes;
 use super::{Address, Config, Listen, Served};
 
-/// Whether TLS is spoken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum TlsMode {
-    /// Where a certificate is set, or as what stands above says.
-    #[default]
-    Auto,
-    Off,
-    /// With the certificate that is set.
-    On,
-    /// With one the server makes itself.
-    SelfSigned,
+quintet_types::named! {
+    /// Whether TLS is spoken.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum TlsMode, name {
+        /// Where a certificate is set, or as what stands above says.
+        #[default]
+        Auto = "auto",
+        Off = "off",
+        /// With the certificate that is set.
+        On = "on",
+        /// With one the server makes itself.
+        SelfSigned = "self-signed",
+    }
 }
 
 /// TLS of one `[[listen]]` table.
@@ -31,13 +33,6 @@ pub struct ListenTls {
 }
 
 impl TlsMode {
-    const NAMES: [(Self, &str); 4] = [
-        (Self::Auto, "auto"),
-        (Self::Off, "off"),
-        (Self::On, "on"),
-        (Self::SelfSigned, "self-signed"),
-    ];
-
     /// Reads a value of the file; `true` and `false` say "on" and "off".
     ///
     /// # Errors
@@ -48,16 +43,8 @@ impl TlsMode {
             Some(false) => "off",
             None => value.as_str().unwrap_or_default(),
         };
-        let found = Self::NAMES.iter().find(|(_, name)| *name == word);
-        found
-            .map(|(mode, _)| *mode)
-            .ok_or_else(|| takes("\"auto\", \"off\", \"on\" or \"self-signed\"", value))
-    }
-
-    /// As the file says it.
-    pub(crate) fn name(self) -> &'static str {
-        let found = Self::NAMES.iter().find(|(mode, _)| *mode == self);
-        found.expect("each has a name").1
+        let found = Self::ALL.into_iter().find(|mode| mode.name() == word);
+        found.ok_or_else(|| takes("\"auto\", \"off\", \"on\" or \"self-signed\"", value))
     }
 }
 

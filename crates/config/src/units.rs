@@ -32,16 +32,9 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 /// # Errors
 /// A sentence that says what is taken.
 pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
-    const UNITS: &[(&str, u64)] = &[
-        ("ms", 1),
-        ("s", 1000),
-        ("m", 60_000),
-        ("min", 60_000),
-        ("h", 3_600_000),
-        ("d", 86_400_000),
-        ("", 1000),
-    ];
-    with_unit(text, UNITS).ok_or_else(|| {
+    const OTHERS: [(&str, u64); 3] = [("ms", 1), ("min", 60_000), ("", 1000)];
+    let units = [&TIMES[..], &OTHERS].concat();
+    with_unit(text, &units).ok_or_else(|| {
         format!(
             "\"{text}\" is not a duration; write \"50ms\", \"10s\", \"5m\", \"1h\", \"7d\" or a number \
              of seconds"
@@ -59,41 +52,33 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.checked_mul(*factor)
 }
 
+/// So many of the first unit that fits, if one does.
+fn in_units(value: u64, units: &[(&str, u64)]) -> Option<String> {
+    let fits = |(_, size): &&(&str, u64)| value != 0 && value.is_multiple_of(*size);
+    let (unit, size) = units.iter().find(fits)?;
+    Some(format!("{}{unit}", value / size))
+}
+
 /// The shortest exact form of a number of bytes.
 pub(crate) fn show_bytes(bytes: u64) -> String {
-    for (unit, size) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if bytes != 0 && bytes.is_multiple_of(size) {
-            return format!("{}{unit}", bytes / size);
-        }
-    }
-    bytes.to_string()
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    in_units(bytes, &units).unwrap_or_else(|| bytes.to_string())
 }
 
 /// The shortest exact form of a duration.
 pub fn show_duration(ms: u64) -> String {
-    for (unit, size) in [
-        ("d", 86_400_000),
-        ("h", 3_600_000),
-        ("m", 60_000),
-        ("s", 1000),
-    ] {
-        if ms != 0 && ms.is_multiple_of(size) {
-            return format!("{}{unit}", ms / size);
-        }
-    }
-    if ms == 0 {
-        "0".to_owned()
-    } else {
-        format!("{ms}ms")
-    }
+    in_units(ms, &TIMES).unwrap_or_else(|| match ms {
+        0 => "0".to_owned(),
+        ms => format!("{ms}ms"),
+    })
 }
 
-/// Units of a rate, and their milliseconds.
-const RATES: [(&str, u64); 4] = [
-    ("s", 1000),
-    ("m", 60_000),
-    ("h", 3_600_000),
+/// Units of times and rates, and their milliseconds.
+const TIMES: [(&str, u64); 4] = [
     ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
 ];
 
 /// Reads so many in a time: `100/s`, also by minute, hour and day; `0`: no limit.
@@ -104,7 +89,7 @@ pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
     }
     let (count, unit) = text.split_once('/')?;
     let count = count.trim().parse().ok().filter(|&count: &u32| count > 0)?;
-    let (_, per_ms) = RATES.iter().find(|(known, _)| *known == unit.trim())?;
+    let (_, per_ms) = TIMES.iter().find(|(known, _)| *known == unit.trim())?;
     Some(Rate {
         count,
         per_ms: *per_ms,
@@ -113,7 +98,7 @@ pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
 
 /// The form that [`parse_rate`] reads.
 pub(crate) fn show_rate(rate: Rate) -> String {
-    let unit = RATES.iter().find(|(_, per_ms)| *per_ms == rate.per_ms);
+    let unit = TIMES.iter().find(|(_, per_ms)| *per_ms == rate.per_ms);
     match unit {
         Some((unit, _)) if rate.count > 0 => format!("{}/{unit}", rate.count),
         _ => "0".to_owned(),

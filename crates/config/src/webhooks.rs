@@ -6,23 +6,14 @@ use quintet_client::EventKind;
 use quintet_types::{Name, Pattern};
 
 use super::Config;
-use super::auth::{AuthSpec, keys, private};
+use super::auth::private;
+use super::schema::table;
 use super::wrong::Wrong;
 
 /// Webhooks at most: each has a thread.
 const WEBHOOKS_MAX: usize = 32;
 /// Letters of a name at most: it is a label of metrics.
 const NAME_MAX: usize = 64;
-
-/// One `[[webhook]]` table, as the file says it.
-#[derive(Clone, Default, PartialEq)]
-pub struct WebhookTable {
-    pub name: String,
-    pub url: String,
-    pub secret_file: String,
-    pub queues: Vec<String>,
-    pub kinds: Vec<String>,
-}
 
 /// A receiver of events.
 #[derive(Clone, Debug)]
@@ -39,46 +30,47 @@ pub struct Webhook {
     pub kinds: Vec<EventKind>,
 }
 
-pub(crate) const WEBHOOK: &[AuthSpec<WebhookTable>] = keys! {
+table! {
+    /// One `[[webhook]]` table, as the file says it.
+    #[derive(Clone, Default, PartialEq)]
+    pub struct WebhookTable, WEBHOOK;
     "name" Text(name)
         "Name, 1 to 64 of a-z, 0-9, - and _: the position is kept under it.";
     "url" Text(url)
         "Address, http:// or https:// (relay_ca: its authorities), without a login.";
     "secret_file" Text(secret_file)
         "File with the secret of signatures, mode 0600; empty: none.";
-    "queues" List(queues)
+    "queues" Texts(queues)
         "Events of these queues or patterns; empty: of all.";
-    "kinds" List(kinds)
+    "kinds" Texts(kinds)
         "Events of these kinds, such as [\"failed\", \"dead\"]; empty: all.";
-};
+}
 
 impl WebhookTable {
     fn webhook(&self) -> Result<Webhook, Wrong> {
-        let takes = |key: &str, supplied: &str, why: &str| {
-            Wrong::of_value(key, &toml::Value::String(supplied.to_owned()), why)
-        };
         let mut rest = ["http://", "https://"].iter();
         let rest = rest.find_map(|scheme| self.url.strip_prefix(scheme));
         let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
         if host.is_none_or(|host| host.is_empty() || host.contains('@')) {
             let why = "takes an address such as https://example.org/events, without a login";
             // It may be a secret.
-            return Err(takes("url", "...", why));
+            return Err(Wrong::of_text("url", "...", why));
         }
         let secret = match self.secret_file.as_str() {
             "" => None,
             path => {
-                let read = private(path).map_err(|why| takes("secret_file", path, &why))?;
+                let read =
+                    private(path).map_err(|why| Wrong::of_text("secret_file", path, &why))?;
                 let read = read.trim_ascii();
                 if read.is_empty() {
-                    return Err(takes("secret_file", path, "the file is empty"));
+                    return Err(Wrong::of_text("secret_file", path, "the file is empty"));
                 }
                 Some(read.to_vec())
             }
         };
         let kinds = self.kinds.iter().map(|kind| {
             let kinds = EventKind::list(kind);
-            kinds.map_err(|why| takes("kinds", kind, &why))
+            kinds.map_err(|why| Wrong::of_text("kinds", kind, &why))
         });
         let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
         let queues = self.queues.iter();

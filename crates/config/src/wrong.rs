@@ -11,7 +11,7 @@ use super::queues::{QUEUE_SETTINGS, SCRIPT_KEYS};
 use super::schema::SETTINGS;
 
 /// A fault of the configuration file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Wrong {
     /// Which of the tables of this name, from 0; of those written with two brackets.
     row: Option<usize>,
@@ -32,10 +32,8 @@ impl fmt::Display for Wrong {
 impl From<String> for Wrong {
     fn from(why: String) -> Self {
         Self {
-            row: None,
-            table: None,
-            key: None,
             why,
+            ..Self::default()
         }
     }
 }
@@ -63,28 +61,27 @@ impl Wrong {
         Self::of_key(key, why)
     }
 
+    /// About the text that this key has.
+    pub(crate) fn of_text(key: &str, supplied: &str, why: &str) -> Self {
+        Self::of_value(key, &toml::Value::String(supplied.to_owned()), why)
+    }
+
     /// About something in the table that is called so.
-    pub(crate) fn within(self, place: &str) -> Self {
-        Self {
-            why: format!("in {place}: {}", self.why),
-            ..self
-        }
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.why = format!("in {place}: {}", self.why);
+        self
     }
 
     /// About this one of several tables.
-    pub(crate) fn of_row(self, row: usize) -> Self {
-        Self {
-            row: Some(row),
-            ..self
-        }
+    pub(crate) fn of_row(mut self, row: usize) -> Self {
+        self.row = Some(row);
+        self
     }
 
     /// In tables of this name.
-    pub(crate) fn of_table(self, table: &'static str) -> Self {
-        Self {
-            table: Some(table),
-            ..self
-        }
+    pub(crate) fn of_table(mut self, table: &'static str) -> Self {
+        self.table = Some(table);
+        self
     }
 
     /// With the line of the file, where `name` is the setting or table.
@@ -225,40 +222,25 @@ pub fn old_names(file: &str) -> (Vec<(usize, String)>, String) {
     (lines.collect(), now)
 }
 
-/// Names of settings in other systems, and their names here.
+/// Names of settings here, each with its names in other systems.
 const SYNONYMS: &[(&str, &str)] = &[
-    ("max_attempts", "attempts_max"),
-    ("max_retries", "retry_max"),
-    ("max_receive_count", "attempts_max"),
-    ("retries", "retry_max"),
-    ("backoff", "retry_delay"),
-    ("max_backoff", "retry_delay_max"),
-    ("workers", "num_workers"),
-    ("concurrency", "num_workers"),
-    ("timeout", "default_ttr"),
-    ("visibility_timeout", "default_ttr"),
-    ("ttr", "default_ttr"),
-    ("dead_letter_queue", "dead_letter"),
-    ("dlq", "dead_letter"),
-    ("expires", "ttl"),
-    ("dead_ttl", "buried_ttl"),
-    ("bury_ttl", "buried_ttl"),
-    ("expiration", "ttl"),
-    ("max_length", "messages_max"),
-    ("max_messages", "messages_max"),
-    ("max_items", "messages_max"),
-    ("max_size", "bytes_max"),
-    ("max_bytes", "bytes_max"),
-    ("max_connections", "connections_max"),
-    ("data_dir", "data"),
-    ("fsync", "sync"),
-    ("bind", "listen"),
-    ("port", "listen"),
-    ("port", "address"),
-    ("bind", "address"),
-    ("host", "address"),
-    ("rank", "default_priority"),
-    ("priority", "default_priority"),
+    ("attempts_max", "max_attempts max_receive_count"),
+    ("retry_max", "max_retries retries"),
+    ("retry_delay", "backoff"),
+    ("retry_delay_max", "max_backoff"),
+    ("num_workers", "workers concurrency"),
+    ("default_ttr", "timeout visibility_timeout ttr"),
+    ("dead_letter", "dead_letter_queue dlq"),
+    ("ttl", "expires expiration"),
+    ("buried_ttl", "dead_ttl bury_ttl"),
+    ("messages_max", "max_length max_messages max_items"),
+    ("bytes_max", "max_size max_bytes"),
+    ("connections_max", "max_connections"),
+    ("data", "data_dir"),
+    ("sync", "fsync"),
+    ("listen", "bind port"),
+    ("address", "port bind host"),
+    ("default_priority", "rank priority"),
 ];
 
 /// The error for a key that stands in the wrong table.
@@ -302,8 +284,8 @@ pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'
     let known: Vec<&str> = known.collect();
     let meant = SYNONYMS
         .iter()
-        .find(|(other, here)| *other == word && known.contains(here));
-    if let Some((_, here)) = meant {
+        .find(|(here, others)| known.contains(here) && others.split(' ').any(|one| one == word));
+    if let Some((here, _)) = meant {
         return format!("unknown {what} \"{word}\"; did you mean \"{here}\"?");
     }
     // A letter more or less is a slip in this table.

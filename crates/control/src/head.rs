@@ -81,25 +81,27 @@ pub struct Head {
     pub bytes: u64,
 }
 
-/// States as an operator names them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Standing {
-    /// Waits to be taken.
-    #[default]
-    Ready,
-    /// Waits for its due time.
-    Delayed,
-    /// Under a lease.
-    Reserved,
-    /// Set aside.
-    Buried,
-    /// Not yet committed.
-    Prepared,
-    /// Finished and kept.
-    Done,
-    /// Passed on and kept.
-    Relayed,
+quintet_types::named! {
+    /// States as an operator names them, in the order of their codes in exports.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Standing, word {
+        /// Waits to be taken.
+        #[default]
+        Ready = "ready",
+        /// Waits for its due time.
+        Delayed = "delayed",
+        /// Under a lease.
+        Reserved = "reserved",
+        /// Set aside.
+        Buried = "buried",
+        /// Not yet committed.
+        Prepared = "prepared",
+        /// Finished and kept.
+        Done = "done",
+        /// Passed on and kept.
+        Relayed = "relayed",
+    }
 }
 
 /// Bytes that are mostly text: a JSON string if they are UTF-8, else

@@ -47,7 +47,8 @@ pub(crate) fn open(
 ) -> Result<Lua> {
     let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH | StdLib::UTF8;
     let lua = Lua::new_with(libraries, LuaOptions::new())?;
-    lua.set_memory_limit(limits.memory_bytes_max)?;
+    let memory = usize::try_from(limits.memory_bytes_max).unwrap_or(usize::MAX);
+    lua.set_memory_limit(memory)?;
     let globals = lua.globals();
     let mut removed = Vec::new();
     for pair in globals.pairs::<String, Value>() {
@@ -61,7 +62,7 @@ pub(crate) fn open(
     }
     let string: Table = globals.get("string")?;
     string.raw_set("dump", Value::Nil)?;
-    strings::install(&lua, &string, meter, limits.memory_bytes_max / 2)?;
+    strings::install(&lua, &string, meter, memory / 2)?;
     let spent = || Error::runtime("budget used up");
     let m = Arc::clone(meter);
     let charge = lua.create_function(move |_, count: Value| {

@@ -92,17 +92,13 @@ pub fn records(
         if over {
             return None;
         }
-        match record(file, at, version) {
-            Ok(Some((found, next))) => {
-                at = next;
-                Some(Ok(found))
-            }
-            Ok(None) => None,
-            Err(why) => {
-                over = true;
-                Some(Err((at as u64, why)))
-            }
-        }
+        let found = record(file, at, version).transpose()?;
+        over = found.is_err();
+        let found = found.map(|(found, next)| {
+            at = next;
+            found
+        });
+        Some(found.map_err(|why| (at as u64, why)))
     })
 }
 
@@ -161,47 +157,35 @@ fn record(
 /// The fields, and the length of the body with its end; `None`: the file ends inside.
 fn fields(file: &[u8], at: usize, version: Version) -> Option<Result<(Fields, u64), &'static str>> {
     // With gaps where the machine wants them; the versions differ in the end alone.
-    let places: [usize; 12] = [8, 16, 24, 32, 40, 48, 56, 60, 64, 68, 72, 76];
-    let [
-        pri,
-        delay,
-        ttr,
-        size,
-        created,
-        deadline,
-        counters @ ..,
-        state,
-    ] = places;
-    let [reserves, timeouts, releases, buries, kicks] = counters;
     let small = |place| u32_at(file, at + place);
     let to_ns = |time: u64| match version {
         Version::Seven => time,
         Version::Five => time.saturating_mul(1000),
     };
     let large = |place| u64_at(file, at + place).map(to_ns);
-    let state = match file.get(at + state)? {
+    let state = match file.get(at + 76)? {
         0 => State::Gone,
         1 | 2 => State::Ready,
         3 => State::Buried,
         4 => State::Delayed,
         _ => return Some(Err(STRANGE)),
     };
-    let size = small(size)?;
+    let size = small(32)?;
     if i32::try_from(size).is_err() || size < 2 {
         return Some(Err(STRANGE));
     }
     let fields = Fields {
-        priority: small(pri)?,
-        delay_ns: large(delay)?,
-        ttr_ns: large(ttr)?,
+        priority: small(8)?,
+        delay_ns: large(16)?,
+        ttr_ns: large(24)?,
         bytes: size as usize - 2,
-        created_ns: large(created)?,
-        deadline_ns: large(deadline)?,
-        reserves: small(reserves)?,
-        timeouts: small(timeouts)?,
-        releases: small(releases)?,
-        buries: small(buries)?,
-        kicks: small(kicks)?,
+        created_ns: large(40)?,
+        deadline_ns: large(48)?,
+        reserves: small(56)?,
+        timeouts: small(60)?,
+        releases: small(64)?,
+        buries: small(68)?,
+        kicks: small(72)?,
         state,
     };
     Some(Ok((fields, u64::from(size))))

@@ -14,7 +14,7 @@ quintet_types::defaults! {
         pub time_ms_max: u64 = 30,
         /// Memory of one state at most, bytes. There is a state for each I/O
         /// thread.
-        pub memory_bytes_max: usize = 16 << 20,
+        pub memory_bytes_max: u64 = 16 << 20,
         /// Messages, moves, deletions and table entries that one call may ask for.
         pub effects_max: usize = 1000,
         /// Bytes of bodies, keys and values that one call may ask to store.

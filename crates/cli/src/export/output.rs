@@ -9,24 +9,8 @@ use quintet_control::Head;
 
 use crate::records::{self, BinarySink, BinarySource, Format, LineSink, LineSource, Sink, Source};
 
-/// The output.
-pub(super) struct Opened {
-    pub(super) sink: Box<dyn Sink>,
-    /// The last message in it.
-    pub(super) last: Option<Head>,
-    /// How many there are; unknown, 0, for lines.
-    pub(super) before: u64,
-}
-
-impl Opened {
-    fn new(sink: Box<dyn Sink>) -> Self {
-        Self {
-            sink,
-            last: None,
-            before: 0,
-        }
-    }
-}
+/// The output, and the whole messages at its beginning.
+pub(super) type Opened = (Box<dyn Sink>, Tail);
 
 /// Opens the output. `None`: it is complete.
 ///
@@ -41,7 +25,7 @@ pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<O
             bail!("cannot write the binary format to a terminal: name a file with --output");
         }
         let out = BufWriter::with_capacity(1 << 18, stdout());
-        return Ok(Some(Opened::new(sink_to(out, format)?)));
+        return Ok(Some((sink_to(out, format)?, Tail::default())));
     }
     if resume && path.exists() {
         return reopen(path, format);
@@ -60,7 +44,8 @@ pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<O
                 false => anyhow::anyhow!("cannot create {}: {error}", path.display()),
             },
         )?;
-    Ok(Some(Opened::new(sink_to(Durable::new(file), format)?)))
+    let sink = sink_to(Durable::new(file), format)?;
+    Ok(Some((sink, Tail::default())))
 }
 
 /// Cuts off what is not whole, and goes on behind it.
@@ -95,11 +80,7 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
         }
         Format::Binary | Format::Jsonl => sink_to(out, format)?,
     };
-    Ok(Some(Opened {
-        sink,
-        last: tail.last,
-        before: tail.messages,
-    }))
+    Ok(Some((sink, tail)))
 }
 
 fn sink_to(out: impl Write + 'static, format: Format) -> Result<Box<dyn Sink>> {
@@ -130,11 +111,13 @@ impl Write for Durable {
 }
 
 /// The whole messages at the beginning of a file.
-struct Tail {
+#[derive(Default)]
+pub(super) struct Tail {
     /// Where they end, bytes.
     end: u64,
-    last: Option<Head>,
-    messages: u64,
+    pub(super) last: Option<Head>,
+    /// How many there are; unknown, 0, for lines.
+    pub(super) messages: u64,
     complete: bool,
 }
 
@@ -143,9 +126,7 @@ fn lines_tail(file: &mut File) -> Result<Tail> {
     let end = line_end(file, file.metadata()?.len())?;
     let mut tail = Tail {
         end,
-        last: None,
-        messages: 0,
-        complete: false,
+        ..Tail::default()
     };
     if let Some(before) = end.checked_sub(1) {
         let begin = line_end(file, before)?;
@@ -177,12 +158,7 @@ fn line_end(file: &mut File, limit: u64) -> Result<u64> {
 }
 
 fn binary_tail(file: &mut File) -> Result<Tail> {
-    let mut tail = Tail {
-        end: 0,
-        last: None,
-        messages: 0,
-        complete: false,
-    };
+    let mut tail = Tail::default();
     file.seek(SeekFrom::Start(0))?;
     let mut source = match BinarySource::new(std::io::BufReader::with_capacity(1 << 18, file)) {
         Ok(source) => source,
@@ -190,7 +166,7 @@ fn binary_tail(file: &mut File) -> Result<Tail> {
         Err(error) if error.is::<records::BadInput>() => return Ok(tail),
         Err(error) => return Err(error),
     };
-    tail.end = source.offset();
+    tail.end = source.offset;
     loop {
         let step = source.next().and_then(|entry| {
             source.pieces(&mut sink())?;
@@ -200,7 +176,7 @@ fn binary_tail(file: &mut File) -> Result<Tail> {
             Ok(Some(entry)) => {
                 if source.is_between_groups() {
                     tail.last = Some(entry.head);
-                    (tail.end, tail.messages) = (source.offset(), source.messages());
+                    (tail.end, tail.messages) = (source.offset, source.messages);
                 }
             }
             Ok(None) => {
@@ -208,7 +184,7 @@ fn binary_tail(file: &mut File) -> Result<Tail> {
                 return Ok(tail);
             }
             // What an interrupted export leaves; anything else is damage.
-            Err(_) if source.is_cut() => return Ok(tail),
+            Err(_) if source.cut => return Ok(tail),
             Err(error) => return Err(error),
         }
     }

@@ -28,39 +28,19 @@ pub(super) struct List {
 /// In the order of the file. Those under a lease come first: they stood in
 /// front.
 pub(super) const LISTS: [List; 6] = [
-    List {
-        name: "reserved",
-        counts: &["reserved"],
-        rare: true,
-    },
-    List {
-        name: "ready",
-        counts: &["ready", "not_selectable"],
-        rare: false,
-    },
-    List {
-        name: "delayed",
-        counts: &["delayed"],
-        rare: false,
-    },
-    List {
-        name: "buried",
-        counts: &["buried"],
-        rare: false,
-    },
-    List {
-        name: "prepared",
-        counts: &["prepared"],
-        rare: true,
-    },
-    List {
-        name: "archived",
-        counts: &["done", "relayed"],
-        rare: true,
-    },
+    List::new("reserved", &["reserved"], true),
+    List::new("ready", &["ready", "not_selectable"], false),
+    List::new("delayed", &["delayed"], false),
+    List::new("buried", &["buried"], false),
+    List::new("prepared", &["prepared"], true),
+    List::new("archived", &["done", "relayed"], true),
 ];
 
 impl List {
+    const fn new(name: &'static str, counts: &'static [&'static str], rare: bool) -> Self {
+        Self { name, counts, rare }
+    }
+
     /// The cursor of the API behind a message of the list.
     fn behind(&self, head: &Head) -> String {
         let order = |ms: u64| (0, i64::try_from(ms).unwrap_or(i64::MAX));
@@ -130,7 +110,7 @@ impl Walk {
                 }
                 let mut body = (&mut self.api).take(follows);
                 self.sink.message(&head, &mut body)?;
-                let position = self.before + self.progress.messages() + 1;
+                let position = self.before + self.progress.messages + 1;
                 self.progress.add(1, head.bytes, position);
             }
             match page["cursor"].as_str() {

@@ -1,17 +1,7 @@
 //! Sources of `import --from`, and their common interface.
 
-/// Methods of a `Source`. Of files: the body that came last is in `large`, its number in `at`. Of
-/// another server: all is in its `PeerState`.
+/// Methods of a `Source` that is another server: all is in its `PeerState`.
 macro_rules! of_fields {
-    () => {
-        fn pieces(&mut self, into: &mut dyn std::io::Write) -> anyhow::Result<()> {
-            self.large.write(into)
-        }
-
-        fn position(&self) -> u64 {
-            self.at as u64
-        }
-    };
     (peer) => {
         fn pieces(&mut self, into: &mut dyn std::io::Write) -> anyhow::Result<()> {
             self.state.large.write(into)
@@ -52,11 +42,12 @@ use anyhow::{Result, bail};
 use percent_encoding::percent_decode_str;
 
 pub(super) use attached::{Attached, still_runs};
-pub(super) use binlog::Binlog;
-pub(super) use journal::Journal;
+pub(super) use binlog::inspect as inspect_binlog;
+pub(super) use bodies::{Files, Stored};
+pub(super) use journal::inspect as inspect_journal;
 pub(super) use peer::Peer;
 pub(super) use quintet::Site;
-pub(super) use rq::{Folder as RqFolder, Messages as RqMessages};
+pub(super) use rq::Folder as RqFolder;
 pub(super) use sqs::Place as SqsPlace;
 
 /// All queues of a running server, or one of them.
@@ -125,18 +116,9 @@ impl Origin {
     ) -> Result<Box<dyn Peer>> {
         let stop = Arc::clone(stop);
         Ok(match self {
-            Self::Beanstalk(at) => {
-                let only = at.queue.clone();
-                Box::new(beanstalk::Beanstalk::connect(&at.address, only, stop)?)
-            }
-            Self::Kestrel(at) => {
-                let only = at.queue.clone();
-                Box::new(kestrel::Kestrel::connect(&at.address, only, stop)?)
-            }
-            Self::Faktory(at) => {
-                let (word, only) = (at.password.as_deref(), at.queue.clone());
-                Box::new(faktory::Faktory::connect(&at.address, word, only, stop)?)
-            }
+            Self::Beanstalk(at) => Box::new(beanstalk::Beanstalk::connect(at, stop)?),
+            Self::Kestrel(at) => Box::new(kestrel::Kestrel::connect(at, stop)?),
+            Self::Faktory(at) => Box::new(faktory::Faktory::connect(at, stop)?),
             Self::Quintet(site) => Box::new(quintet::Quintet::connect(site, ca, stop)?),
             Self::Sqs(place) => Box::new(sqs::Sqs::connect(place, ca, stop)?),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => bail!("these are files"),

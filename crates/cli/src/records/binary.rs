@@ -149,7 +149,8 @@ impl<W: Write> Sink for BinarySink<W> {
 /// Reads groups.
 pub(crate) struct BinarySource<R: Read> {
     from: BufReader<R>,
-    offset: u64,
+    /// Where the next group begins: behind whole ones only.
+    pub(crate) offset: u64,
     /// The group being read, and how far.
     group: Vec<u8>,
     at: usize,
@@ -158,10 +159,11 @@ pub(crate) struct BinarySource<R: Read> {
     begin: u64,
     /// Bytes of a large body still to come.
     large: u64,
-    messages: u64,
+    /// Messages so far.
+    pub(crate) messages: u64,
     ended: bool,
     /// It ended where more should be.
-    cut: bool,
+    pub(crate) cut: bool,
 }
 
 impl<R: Read> BinarySource<R> {
@@ -199,24 +201,9 @@ impl<R: Read> BinarySource<R> {
         })
     }
 
-    /// Where the next group begins: behind whole ones only.
-    pub(crate) fn offset(&self) -> u64 {
-        self.offset
-    }
-
     /// True when there is nothing more in the group last read.
     pub(crate) fn is_between_groups(&self) -> bool {
         self.at == self.group.len() && self.large == 0
-    }
-
-    /// Messages so far.
-    pub(crate) fn messages(&self) -> u64 {
-        self.messages
-    }
-
-    /// True if it ended where more should be.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut
     }
 
     fn bad(&self, why: &str) -> anyhow::Error {

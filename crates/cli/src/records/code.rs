@@ -4,36 +4,18 @@
 use quintet_control::{Head, Standing, Text};
 use quintet_types::varint;
 
-/// Which optional fields follow, in this order.
+/// Which optional fields follow: the bits of those that are no numbers.
 mod has {
     pub(super) const NOT_SELECTABLE: u64 = 1;
-    pub(super) const FLAGS: u64 = 1 << 1;
-    pub(super) const DUE: u64 = 1 << 2;
-    pub(super) const EXPIRES: u64 = 1 << 3;
-    pub(super) const TTR: u64 = 1 << 4;
     pub(super) const KEY: u64 = 1 << 5;
     pub(super) const ATTRS: u64 = 1 << 6;
     pub(super) const STATUS: u64 = 1 << 7;
-    pub(super) const CHANGED: u64 = 1 << 8;
-    pub(super) const BURY_ORDER: u64 = 1 << 9;
-    pub(super) const RESERVES: u64 = 1 << 10;
-    pub(super) const TIMEOUTS: u64 = 1 << 11;
-    pub(super) const RELEASES: u64 = 1 << 12;
-    pub(super) const BURIES: u64 = 1 << 13;
-    pub(super) const KICKS: u64 = 1 << 14;
     pub(super) const NAME: u64 = 1 << 15;
     pub(super) const ALL: u64 = (1 << 16) - 1;
 }
 
-const STATES: [Standing; 7] = [
-    Standing::Ready,
-    Standing::Delayed,
-    Standing::Reserved,
-    Standing::Buried,
-    Standing::Prepared,
-    Standing::Done,
-    Standing::Relayed,
-];
+/// The places of the bits of [`optional`] numbers, in the order in which they follow.
+const NUMBERS: [u64; 11] = [1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14];
 
 /// Appends a head, without its queue.
 pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
@@ -45,17 +27,17 @@ pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
         (has::ATTRS, !head.attrs.is_empty()),
         (has::STATUS, !head.status.0.is_empty()),
     ];
-    let of_numbers = numbers.iter().map(|(bit, value)| (*bit, value.is_some()));
+    let of_numbers = NUMBERS.iter().zip(&numbers);
+    let of_numbers = of_numbers.map(|(at, value)| (1_u64 << at, value.is_some()));
     let there = of_numbers.chain(others).filter(|(_, is)| *is);
     varint::put(out, there.map(|(bit, _)| bit).sum());
     varint::put(out, head.id);
-    let state = STATES.iter().position(|&state| state == head.state);
-    varint::put(out, state.unwrap_or(0) as u64);
+    varint::put(out, head.state as u64);
     let priority = head.priority.unwrap_or(quintet_types::PRIORITY_DEFAULT);
     varint::put(out, u64::from(priority));
     varint::put(out, ((head.place << 1) ^ (head.place >> 63)) as u64);
     varint::put(out, head.created_ms.unwrap_or(0));
-    for value in numbers.iter().filter_map(|(_, value)| *value) {
+    for value in numbers.into_iter().flatten() {
         varint::put(out, value);
     }
     for word in [&head.key, &head.name].into_iter().flatten() {
@@ -75,21 +57,21 @@ pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
 }
 
 /// The optional numbers.
-fn optional(head: &Head) -> [(u64, Option<u64>); 11] {
+fn optional(head: &Head) -> [Option<u64>; 11] {
     let count = |n: u32| (n > 0).then_some(u64::from(n));
     let number = |n: u64| (n > 0).then_some(n);
     [
-        (has::FLAGS, count(head.flags)),
-        (has::DUE, head.due_ms),
-        (has::EXPIRES, head.expires_ms),
-        (has::TTR, head.ttr_ms),
-        (has::CHANGED, number(head.changed_ms)),
-        (has::BURY_ORDER, number(head.bury_order)),
-        (has::RESERVES, count(head.reserves)),
-        (has::TIMEOUTS, count(head.timeouts)),
-        (has::RELEASES, count(head.releases)),
-        (has::BURIES, count(head.buries)),
-        (has::KICKS, count(head.kicks)),
+        count(head.flags),
+        head.due_ms,
+        head.expires_ms,
+        head.ttr_ms,
+        number(head.changed_ms),
+        number(head.bury_order),
+        count(head.reserves),
+        count(head.timeouts),
+        count(head.releases),
+        count(head.buries),
+        count(head.kicks),
     ]
 }
 
@@ -105,22 +87,21 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         return None;
     }
     let id = varint::take(from)?;
-    let state = *STATES.get(usize::try_from(varint::take(from)?).ok()?)?;
+    let state = usize::try_from(varint::take(from)?).ok()?;
+    let state = *Standing::ALL.get(state)?;
     let priority = u32::try_from(varint::take(from)?).ok()?;
     let place = varint::take(from)?;
     let created = varint::take(from)?;
-    let mut number = |bit: u64| match bits & bit {
-        0 => Some(None),
-        _ => varint::take(from).map(Some),
-    };
-    let (flags, due_ms) = (number(has::FLAGS)?, number(has::DUE)?);
-    let (expires_ms, ttr_ms) = (number(has::EXPIRES)?, number(has::TTR)?);
-    let changed_ms = number(has::CHANGED)?.unwrap_or(0);
-    let bury_order = number(has::BURY_ORDER)?.unwrap_or(0);
-    let mut count = |bit: u64| u32::try_from(number(bit)?.unwrap_or(0)).ok();
-    let (reserves, timeouts) = (count(has::RESERVES)?, count(has::TIMEOUTS)?);
-    let (releases, buries) = (count(has::RELEASES)?, count(has::BURIES)?);
-    let kicks = count(has::KICKS)?;
+    let mut numbers = [None; NUMBERS.len()];
+    for (at, value) in NUMBERS.iter().zip(&mut numbers) {
+        if bits & (1_u64 << at) != 0 {
+            *value = Some(varint::take(from)?);
+        }
+    }
+    let [flags, due_ms, expires_ms, ttr_ms, rest @ ..] = numbers;
+    let [changed_ms, bury_order, counters @ ..] = rest;
+    let count = |value: Option<u64>| u32::try_from(value.unwrap_or(0)).ok();
+    let [reserves, timeouts, releases, buries, kicks] = counters.map(count);
     let word = |bit: u64, from: &mut &[u8]| match bits & bit {
         0 => Some(None),
         _ => take_text(from).map(Some),
@@ -140,7 +121,7 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         priority: Some(priority),
         place: (place >> 1) as i64 ^ -((place & 1) as i64),
         not_selectable: bits & has::NOT_SELECTABLE != 0,
-        flags: u32::try_from(flags.unwrap_or(0)).ok()?,
+        flags: count(flags)?,
         created_ms: Some(created),
         due_ms,
         expires_ms,
@@ -149,13 +130,13 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         name,
         attrs,
         status,
-        changed_ms,
-        bury_order,
-        reserves,
-        timeouts,
-        releases,
-        buries,
-        kicks,
+        changed_ms: changed_ms.unwrap_or(0),
+        bury_order: bury_order.unwrap_or(0),
+        reserves: reserves?,
+        timeouts: timeouts?,
+        releases: releases?,
+        buries: buries?,
+        kicks: kicks?,
         bytes: varint::take(from)?,
     })
 }

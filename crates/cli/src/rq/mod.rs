@@ -164,18 +164,23 @@ fn find_folder(supplied: Option<&str>) -> Result<PathBuf> {
 
 /// The lines a command prints.
 fn answer(folder: &Folder, words: &Words) -> Result<Vec<String>> {
-    let line = |text: &str| Ok(vec![format!("ok {text}")]);
+    let line = |text: &str| anyhow::Ok(vec![format!("ok {text}")]);
+    let of_message = |command: &str| line(&text(&ask(folder, words, command)?));
+    let of_manager = |command: &str, argument: &str| {
+        let answer = folder.manager(command, argument)?;
+        line(&text(&value_of(&answer)?))
+    };
     match words.command.as_str() {
         "sendmesg" => put(folder, words, "create_message"),
         "prepmesg" => put(folder, words, "prep_message"),
         "single_que" => put(folder, words, "single_que"),
         "attachmesg" => attach(folder, words),
-        "commitmesg" => line(&text(&ask(folder, words, "commit_message")?)),
-        "deletemesg" => line(&text(&ask(folder, words, "delete_message")?)),
-        "destroymesg" => line(&text(&ask(folder, words, "destroy_message")?)),
-        "run_now" => line(&text(&ask(folder, words, "run_message")?)),
-        "clone" => line(&text(&ask(folder, words, "clone_message")?)),
-        "state" => line(&text(&ask(folder, words, "get_message_state")?)),
+        "commitmesg" => of_message("commit_message"),
+        "deletemesg" => of_message("delete_message"),
+        "destroymesg" => of_message("destroy_message"),
+        "run_now" => of_message("run_message"),
+        "clone" => of_message("clone_message"),
+        "state" => of_message("get_message_state"),
         "statusmesg" => line(&text(&ask(folder, words, "get_message")?["status"])),
         "statuscountmesg" => {
             let message = ask(folder, words, "get_message")?;
@@ -199,18 +204,15 @@ fn answer(folder: &Folder, words: &Words) -> Result<Vec<String>> {
             Ok(lines)
         }
         command @ ("up" | "down" | "pause" | "resume" | "restart" | "delete_queue") => {
-            line(&text(&value_of(&folder.manager(command, words.name()?)?)?))
+            of_manager(command, words.name()?)
         }
         "create_queue" => {
             let config = Value::Object(words.fields.clone()).to_string();
-            line(&text(&value_of(&folder.manager("create_queue", &config)?)?))
+            of_manager("create_queue", &config)
         }
         "create_queue_link" => {
             let path = std::path::absolute(words.name()?)?;
-            let path = path.to_string_lossy();
-            line(&text(&value_of(
-                &folder.manager("create_queue_link", &path)?,
-            )?))
+            of_manager("create_queue_link", &path.to_string_lossy())
         }
         other => anyhow::bail!("unknown command {other}; see {} help", called()),
     }
@@ -248,20 +250,8 @@ fn verify_rules(words: &Words) -> Result<usize, Vec<String>> {
 }
 
 fn put(folder: &Folder, words: &Words, command: &str) -> Result<Vec<String>> {
-    const FIELDS: [&str; 12] = [
-        "dest",
-        "src",
-        "count",
-        "max_count",
-        "param1",
-        "param2",
-        "param3",
-        "param4",
-        "due",
-        "force_remote",
-        "orig_msg_id",
-        "post_run_webhook",
-    ];
+    const FIELDS: &str = "dest src count max_count param1 param2 param3 param4 due force_remote \
+                          orig_msg_id post_run_webhook";
     let dest = words.need("dest")?;
     let is_remote = ["http:", "https:"]
         .iter()
@@ -272,7 +262,7 @@ fn put(folder: &Folder, words: &Words, command: &str) -> Result<Vec<String>> {
         (true, None) => anyhow::bail!("Sorry - cannot relay message"),
     };
     let mut message = Map::new();
-    for name in FIELDS {
+    for name in FIELDS.split(' ') {
         if let Some(value) = words.fields.get(name) {
             message.insert(name.to_owned(), value.clone());
         }

@@ -18,11 +18,11 @@ use super::Where;
 use super::api::{Api, part};
 use super::client::Refused;
 use super::progress::count_of;
-use super::table::{named, table};
+use super::table::{age, named, table};
 use super::tail;
 use super::verbs::{Bulk, CONNECTIONS, PURGE, RETRY, duration, queue, shown};
 use screen::{Act, Column, Key, Page, Screen};
-use snapshot::{Connection, Dead, Findings, Queue, Snapshot};
+use snapshot::{Connection, Dead, Findings, Queue, Snapshot, dead};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -142,21 +142,18 @@ impl Server {
     fn dead(&mut self, queue: &str) -> Result<Vec<Dead>> {
         let mut all = Vec::new();
         let queue = part(queue);
-        for (state, dead) in [("buried", false), ("ready", true)] {
-            let path = format!("/queues/{queue}/messages?state={state}&dead={dead}&max={DEAD}");
-            let mut from = path.clone();
+        for (state, only) in [("buried", false), ("ready", true)] {
+            let path = format!("/queues/{queue}/messages?state={state}&dead={only}&max={DEAD}");
             // A slice may have looked at many and found none.
-            for _ in 0..SLICES {
-                let page = self.api.get(&from)?;
+            let mut slices = 0;
+            let each_page = |page: Value| {
                 let messages = page["messages"].as_array().into_iter().flatten();
-                all.extend(messages.map(Dead::of));
-                match page["cursor"].as_str() {
-                    Some(cursor) if all.len() < DEAD => {
-                        from = format!("{path}&cursor={}", part(cursor));
-                    }
-                    _ => break,
-                }
-            }
+                all.extend(messages.map(dead));
+                slices += 1;
+                Ok(all.len() < DEAD && slices < SLICES)
+            };
+            self.api
+                .each_page(("GET", &path), ("cursor", "cursor"), each_page)?;
         }
         Ok(all)
     }
@@ -164,16 +161,8 @@ impl Server {
     /// Does something to a queue; answers what was done. `goes_on` is asked between slices.
     fn act(&mut self, act: &Act, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<String> {
         match act {
-            Act::Pause(queue) => {
-                self.api
-                    .ask("POST", &format!("/queues/{}/pause", part(queue)), None)?;
-                Ok(format!("{} paused", named(queue)))
-            }
-            Act::Resume(queue) => {
-                self.api
-                    .ask("POST", &format!("/queues/{}/resume", part(queue)), None)?;
-                Ok(format!("{} resumed", named(queue)))
-            }
+            Act::Pause(queue) => self.post(queue, "pause", "paused"),
+            Act::Resume(queue) => self.post(queue, "resume", "resumed"),
             Act::Retry(queue) => {
                 let bulk = Bulk::of_all(queue, RETRY, "retried");
                 self.in_slices(&bulk, u64::MAX, "retried", goes_on)
@@ -184,6 +173,12 @@ impl Server {
             }
             Act::Nothing | Act::Quit | Act::Count(_) => Ok(String::new()),
         }
+    }
+
+    fn post(&mut self, queue: &str, act: &str, done: &str) -> Result<String> {
+        let path = format!("/queues/{}/{act}", part(queue));
+        self.api.ask("POST", &path, None)?;
+        Ok(format!("{} {done}", named(queue)))
     }
 
     fn in_slices(
@@ -212,15 +207,15 @@ pub(super) fn findings(api: &mut Api) -> Option<Findings> {
 fn connection(client: &Value) -> Connection {
     let number = |key: &str| client[key].as_u64().unwrap_or(0);
     let waits = client["waits_on"].as_array().into_iter().flatten();
-    Connection {
-        id: number("id"),
-        protocol: shown(&client["protocol"]),
-        peer: shown(&client["peer"]),
-        user: shown(&client["user"]),
-        idle_ms: number("idle_ms"),
-        leases: number("leases"),
-        waits_on: waits.map(queue).collect::<Vec<_>>().join(" "),
-    }
+    [
+        number("id").to_string(),
+        shown(&client["protocol"]),
+        shown(&client["peer"]),
+        age(number("idle_ms")),
+        number("leases").to_string(),
+        shown(&client["user"]),
+        waits.map(queue).collect::<Vec<_>>().join(" "),
+    ]
 }
 
 /// Shows, looks and obeys until it is to end.

@@ -263,11 +263,8 @@ fn enter_shows_all_of_a_queue_and_d_its_dead_letters() {
     assert_eq!(screen.key(Key::Char('p')), Act::Pause(name.clone()));
     screen.key(Key::Char('d'));
     assert_eq!(screen.page, Page::Dead(name.clone()));
-    screen.dead = Some(vec![Dead {
-        id: 123_456_789,
-        error: "no such user".to_owned(),
-        ..Dead::default()
-    }]);
+    let dead = ["123456789", "0s", "0", "no such user", ""];
+    screen.dead = Some(vec![dead.map(str::to_owned)]);
     let text = shown_in(&screen, 60, 9);
     assert!(
         text.contains("123456789") && text.contains("no such us"),

@@ -8,7 +8,7 @@ use quintet_client::words::count;
 use quintet_types::{Left, QueueTotals};
 use serde_json::Value;
 
-use super::super::table::{named, seen};
+use super::super::table::{age, named, seen};
 use super::super::verbs::preview;
 
 /// Looks of a trend.
@@ -60,26 +60,11 @@ pub(in super::super) struct Findings {
     pub(in super::super) more: u64,
 }
 
-/// A message that failed for good.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Dead {
-    pub(super) id: u64,
-    pub(super) age_ms: u64,
-    pub(super) attempts: u64,
-    pub(super) error: String,
-    pub(super) body: String,
-}
+/// A message that failed for good: its id, age, attempts, error and body, for people.
+pub(super) type Dead = [String; 5];
 
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Connection {
-    pub(super) id: u64,
-    pub(super) protocol: String,
-    pub(super) peer: String,
-    pub(super) user: String,
-    pub(super) idle_ms: u64,
-    pub(super) leases: u64,
-    pub(super) waits_on: String,
-}
+/// A connection: its id, protocol, peer, rest, leases, user and the queues it waits on, for people.
+pub(super) type Connection = [String; 7];
 
 /// The server at a moment.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -93,23 +78,21 @@ pub(super) struct Snapshot {
     pub(super) findings: Option<Findings>,
 }
 
-impl Dead {
-    /// Reads a message of the API.
-    pub(super) fn of(message: &Value) -> Self {
-        let number = |key: &str| message[key].as_u64().unwrap_or(0);
-        let text = |key: &str| message[key].as_str().unwrap_or_default();
-        let body = match text("body_base64") {
-            "" => text("body").as_bytes().to_vec(),
-            coded => BASE64_STANDARD.decode(coded).unwrap_or_default(),
-        };
-        Self {
-            id: number("id"),
-            age_ms: quintet_host::wall_ms().saturating_sub(number("created_ms")),
-            attempts: number("attempts"),
-            error: seen(text("status")),
-            body: preview(&body),
-        }
-    }
+/// Reads a message of the API.
+pub(super) fn dead(message: &Value) -> Dead {
+    let number = |key: &str| message[key].as_u64().unwrap_or(0);
+    let text = |key: &str| message[key].as_str().unwrap_or_default();
+    let body = match text("body_base64") {
+        "" => text("body").as_bytes().to_vec(),
+        coded => BASE64_STANDARD.decode(coded).unwrap_or_default(),
+    };
+    [
+        number("id").to_string(),
+        age(quintet_host::wall_ms().saturating_sub(number("created_ms"))),
+        number("attempts").to_string(),
+        seen(text("status")),
+        preview(&body),
+    ]
 }
 
 impl Queue {

@@ -11,7 +11,7 @@ use ratatui::widgets::{Cell, List, ListItem, Paragraph, Row, Table, TableState, 
 use super::super::progress::count_of;
 use super::super::table::{age, elide, named, pad, rate, width};
 use super::screen::{Column, Page, Prompt, Screen};
-use super::snapshot::{Connection, Finding, Findings, Queue, TREND};
+use super::snapshot::{Finding, Findings, Queue, TREND};
 
 /// Cells of a queue's name before columns are left out for it.
 const NAME_MIN: usize = 16;
@@ -342,21 +342,9 @@ fn dead(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         frame.render_widget("no buried messages and no dead letters", area);
         return;
     }
-    let rows = all.iter().skip(screen.scrolled).map(|dead| {
-        let numbers = [
-            dead.id.to_string(),
-            age(dead.age_ms),
-            dead.attempts.to_string(),
-        ];
-        let [id, age, attempts] = numbers;
-        [id, age, attempts, dead.error.clone(), dead.body.clone()]
-    });
-    lines(
-        ["id", "age", "attempts", "error", "body"],
-        rows,
-        frame,
-        area,
-    );
+    let rows = all.iter().skip(screen.scrolled).cloned();
+    let heads = ["id", "age", "attempts", "error", "body"];
+    lines(heads, rows, frame, area);
 }
 
 /// Rows of which the last two cells are texts that share the room that numbers leave.
@@ -391,25 +379,11 @@ fn connections(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         );
         return;
     };
-    let rows = all.iter().skip(screen.scrolled).map(row);
+    let rows = all.iter().skip(screen.scrolled).cloned();
     let heads = [
         "id", "protocol", "peer", "idle", "leases", "user", "waits on",
     ];
     lines(heads, rows, frame, area);
-}
-
-fn row(connection: &Connection) -> [String; 7] {
-    let Connection {
-        id,
-        protocol,
-        peer,
-        user,
-        idle_ms,
-        leases,
-        waits_on,
-    } = connection.clone();
-    let (id, idle, leases) = (id.to_string(), age(idle_ms), leases.to_string());
-    [id, protocol, peer, idle, leases, user, waits_on]
 }
 
 fn followed(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {

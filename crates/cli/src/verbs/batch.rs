@@ -1,13 +1,11 @@
 //! `quintet batch`: messages that are counted together, seen and steered.
 
-use std::io::{Write as _, stdout};
-
 use anyhow::{Context as _, Result};
 use quintet_types::{BatchId, CancelledAs};
 use serde_json::{Value, json};
 
 use super::super::api::Api;
-use super::super::table::print_list;
+use super::super::table::{print_list, say};
 use super::super::{On, Where};
 use super::clients::shown;
 
@@ -90,16 +88,25 @@ struct Steer {
 
 impl Batch {
     pub(in super::super) fn run(self, at: Where) -> Result<()> {
+        let post = |end: &'static str| {
+            move |api: &mut Api, path: &str| api.ask("POST", &format!("{path}/{end}"), None)
+        };
         match self.act {
-            Some(Act::New(new)) => return new.run(),
-            Some(Act::Show(steer)) => return steer.run(""),
-            Some(Act::Open(steer)) => return steer.run("/open"),
-            Some(Act::Commit(steer)) => return steer.run("/commit"),
-            Some(Act::Forget(steer)) => return steer.forget(),
-            None => {}
+            Some(Act::New(new)) => new.run(),
+            Some(Act::Show(steer)) => steer.run(|api, path| api.get(path)),
+            Some(Act::Open(steer)) => steer.run(post("open")),
+            Some(Act::Commit(steer)) => steer.run(post("commit")),
+            // Each as it was last.
+            Some(Act::Forget(steer)) => steer.run(|api, path| {
+                let batch = api.get(path)?;
+                api.ask("DELETE", path, None).map(|_| batch)
+            }),
+            None => {
+                let path = "/batches?limit=1000";
+                let all = Api::connect(&at)?.pages(path, "batches", "next", "after")?;
+                list(&all, self.json)
+            }
         }
-        let all = Api::connect(&at)?.pages("/batches?limit=1000", "batches", "next", "after")?;
-        list(&all, self.json)
     }
 }
 
@@ -110,11 +117,7 @@ impl On<New> {
             None => self.definition(),
         };
         let batch = self.at.api("POST", "/batches", Some(&of))?;
-        match self.does.json {
-            true => writeln!(stdout(), "{batch}")?,
-            false => writeln!(stdout(), "{}", shown(&batch["id"]))?,
-        }
-        Ok(())
+        say(self.does.json, &batch, shown(&batch["id"]))
     }
 
     fn definition(&self) -> Value {
@@ -133,26 +136,10 @@ impl On<New> {
 }
 
 impl On<Steer> {
-    /// Shows the batches, or does to each what this end of its address says.
-    fn run(self, act: &str) -> Result<()> {
+    /// Shows what comes of `act` on the address of each batch.
+    fn run(self, act: impl Fn(&mut Api, &str) -> Result<Value>) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
-        let method = if act.is_empty() { "GET" } else { "POST" };
-        let all = self.does.ids.iter().map(|id| {
-            let path = format!("{}{act}", path(id)?);
-            api.ask(method, &path, None)
-        });
-        list(&all.collect::<Result<Vec<_>>>()?, self.does.json)
-    }
-
-    /// Shows each as it was last.
-    fn forget(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
-        let all = self.does.ids.iter().map(|id| {
-            let path = path(id)?;
-            let batch = api.get(&path)?;
-            api.ask("DELETE", &path, None)?;
-            Ok(batch)
-        });
+        let all = self.does.ids.iter().map(|id| act(&mut api, &path(id)?));
         list(&all.collect::<Result<Vec<_>>>()?, self.does.json)
     }
 }

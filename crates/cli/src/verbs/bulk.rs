@@ -1,17 +1,18 @@
 //! Acts on many messages: which of them, how many they are, and the slices in
 //! which it is done.
 
-use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
+use std::io::{IsTerminal as _, Write as _, stderr, stdin};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGINT;
 
 use super::super::api::{Api, part};
-use super::super::progress::{Of, Progress, STOPPED};
+use super::super::progress::{Of, Progress, STOPPED, count_of};
+use super::super::table::say;
 use super::duration;
 
 /// Arguments that choose among messages or count them. Beside the id of one they mean nothing.
@@ -20,7 +21,7 @@ pub(super) const OF_MANY: [&str; 8] = [
 ];
 
 /// Which messages of a queue.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(in super::super) struct Which {
     /// Only messages whose body contains this text (bodies up to 64 KiB).
     #[arg(long, value_name = "TEXT")]
@@ -85,7 +86,7 @@ impl Which {
 }
 
 /// How many messages an operation is about, and how it is shown.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(in super::super) struct How {
     /// At most N messages, the next ones first [default: all].
     #[arg(long, value_name = "N")]
@@ -107,25 +108,17 @@ pub(in super::super) struct How {
     quiet: bool,
 }
 
-/// Every message.
-static EVERY: Which = Which {
-    contains: None,
-    with_key: None,
-    name: None,
-    attr: Vec::new(),
-    batch: None,
-    older: None,
-};
+/// Which messages of a queue an operation is about, and how it is done.
+#[derive(Default, clap::Args)]
+pub(in super::super) struct Many {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    pub(super) how: How,
+}
 
-/// Without a bound and a word.
-static ALL_OF_THEM: How = How {
-    max: None,
-    dry_run: false,
-    yes: false,
-    fast: false,
-    json: false,
-    quiet: true,
-};
+/// Every message.
+static EVERY: LazyLock<Many> = LazyLock::new(Many::default);
 
 /// Effect of `purge` on a queue's messages without `--state`.
 pub(in super::super) const PURGE: &[(&str, &str)] = &[("ready", "purge"), ("delayed", "purge")];
@@ -135,8 +128,7 @@ pub(in super::super) const RETRY: &[(&str, &str)] = &[("buried", "kick"), ("read
 
 /// An operation on many messages of a queue: `act`s on the `state`s of it.
 pub(in super::super) struct Bulk<'a> {
-    pub(super) which: &'a Which,
-    pub(super) how: &'a How,
+    pub(super) many: &'a Many,
     pub(super) queue: &'a str,
     /// The operation on messages of each state, in the server's words.
     pub(super) acts: &'a [(&'a str, &'a str)],
@@ -157,20 +149,18 @@ impl<'a> Bulk<'a> {
         acts: &'a [(&'a str, &'a str)],
         done: &'static str,
     ) -> Self {
-        Self::of(&EVERY, &ALL_OF_THEM, queue, acts, done)
+        Self::of(&EVERY, queue, acts, done)
     }
 
     /// These acts, without a question and fields of their own.
     pub(super) fn of(
-        which: &'a Which,
-        how: &'a How,
+        many: &'a Many,
         queue: &'a str,
         acts: &'a [(&'a str, &'a str)],
         done: &'static str,
     ) -> Self {
         Self {
-            which,
-            how,
+            many,
             queue,
             acts,
             to: None,
@@ -187,24 +177,24 @@ impl<'a> Bulk<'a> {
         let once = |at: &usize| !self.acts[..*at].contains(&self.acts[*at]);
         let all: u64 = (0..there.len()).filter(once).map(|at| there[at]).sum();
         // Only what was there at the start, so that it ends beside a producer.
-        let wanted = all.min(self.how.max.unwrap_or(u64::MAX));
-        if self.how.dry_run {
-            return self.how.report(wanted, self.done);
+        let wanted = all.min(self.many.how.max.unwrap_or(u64::MAX));
+        if self.many.how.dry_run {
+            return self.many.how.report(wanted, self.done);
         }
         if self.asks && wanted > 0 && !self.confirmed(wanted)? {
             bail!("nothing was {}", self.done);
         }
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGINT, Arc::clone(&stop)).context("cannot wait for Ctrl-C")?;
-        let mut progress = Progress::new(self.done, Of::Messages(wanted), self.how.quiet);
+        let mut progress = Progress::new(self.done, Of::Messages(wanted), self.many.how.quiet);
         let ended = self.act(api, &there, wanted, |count| {
-            progress.add(count, 0, progress.messages() + count);
+            progress.add(count, 0, progress.messages + count);
             Ok(!stop.load(Ordering::Relaxed))
         })?;
         let stopped = !ended;
         progress.clear();
-        let messages = progress.messages();
-        self.how.print(messages, self.done, stopped)?;
+        let messages = progress.messages;
+        self.many.how.print(messages, self.done, stopped)?;
         Ok(match stopped {
             true => ExitCode::from(STOPPED),
             false => ExitCode::SUCCESS,
@@ -257,12 +247,12 @@ impl<'a> Bulk<'a> {
 
     /// No filter and no bound leaves a message out.
     fn is_of_all(&self) -> bool {
-        self.which.query().is_empty() && self.how.max.is_none()
+        self.many.which.query().is_empty() && self.many.how.max.is_none()
     }
 
     /// The address of `act`, and which messages it is about.
     fn request(&self, state: &str, act: &str) -> Result<(String, Map<String, Value>)> {
-        let which = self.which;
+        let which = &self.many.which;
         let headers = headers(&which.attr)?;
         let fields = [
             ("state", json!(state)),
@@ -273,7 +263,7 @@ impl<'a> Bulk<'a> {
             ("batch", json!(which.batch)),
             ("older_ms", which.older.unwrap_or(0).into()),
             ("to", json!(self.to)),
-            ("fast", self.how.fast.into()),
+            ("fast", self.many.how.fast.into()),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value));
         let path = format!("/queues/{}/operations/{act}", part(self.queue));
@@ -283,21 +273,15 @@ impl<'a> Bulk<'a> {
     }
 
     fn confirmed(&self, messages: u64) -> Result<bool> {
-        if self.how.yes {
+        if self.many.how.yes {
             return Ok(true);
         }
-        let noun = nouns(messages);
         let (queue, done) = (self.queue, self.done);
+        let counted = count_of(messages, "message");
         if !stdin().is_terminal() {
-            bail!("{messages} {noun} of {queue} would be {done}: add --yes, or --dry-run");
+            bail!("{counted} of {queue} would be {done}: add --yes, or --dry-run");
         }
-        write!(
-            stderr(),
-            "{messages} {noun} of {queue} will be {done}. Continue? [y/N] "
-        )?;
-        let mut answer = String::new();
-        stdin().read_line(&mut answer)?;
-        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+        is_yes(&format!("{counted} of {queue} will be {done}. Continue?"))
     }
 }
 
@@ -309,23 +293,25 @@ impl How {
     }
 
     fn print(&self, messages: u64, done: &str, stopped: bool) -> Result<()> {
-        let mut out = stdout().lock();
         let dry_run = self.dry_run;
-        if self.json {
-            let summary = json!({ "messages": messages, "dry_run": dry_run, "stopped": stopped });
-            writeln!(out, "{summary}")?;
-            return Ok(());
-        }
+        let summary = json!({ "messages": messages, "dry_run": dry_run, "stopped": stopped });
         let would = if dry_run { "would be " } else { "" };
         let stopped = if stopped { "stopped: " } else { "" };
-        let noun = nouns(messages);
-        writeln!(out, "{stopped}{messages} {noun} {would}{done}")?;
-        Ok(())
+        let counted = count_of(messages, "message");
+        say(
+            self.json,
+            summary,
+            format!("{stopped}{counted} {would}{done}"),
+        )
     }
 }
 
-fn nouns(count: u64) -> &'static str {
-    if count == 1 { "message" } else { "messages" }
+/// Asks the user at the terminal.
+pub(super) fn is_yes(question: &str) -> Result<bool> {
+    write!(stderr(), "{question} [y/N] ")?;
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Asks for parts of an operation until all was looked at, `most` messages fit, or `each`
@@ -344,7 +330,9 @@ fn walk(
         let reply = api.ask("POST", &path, Some(&request.clone().into()));
         let reply = match matched {
             0 => reply?,
-            _ => reply.with_context(|| format!("stopped after {matched} {}", nouns(matched)))?,
+            _ => {
+                reply.with_context(|| format!("stopped after {}", count_of(matched, "message")))?
+            }
         };
         let count = reply["messages"].as_u64();
         let count = count.context("the server is of another version")?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::super::api::Api;
-use super::bulk::{Bulk, How, OF_MANY, Which};
+use super::bulk::{Bulk, Many, OF_MANY};
 use super::duration;
 
 #[derive(clap::Args)]
@@ -36,9 +36,7 @@ pub(in super::super) struct Cancel {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     grace: u64,
     #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    how: How,
+    many: Many,
 }
 
 /// Each state in which a message is not done.
@@ -55,15 +53,15 @@ impl Cancel {
         let cancel = json!({ "reason": self.reason, "grace_ms": self.grace });
         if let Some(id) = self.id {
             api.ask("POST", &format!("/messages/{id}/cancel"), Some(&cancel))?;
-            return self.how.report(1, "cancelled");
+            return self.many.how.report(1, "cancelled");
         }
         let state = |(state, _): &&(&str, &str)| self.state.as_deref().is_none_or(|s| s == *state);
         // Twice: a message may change its state between the passes.
-        let passes = if self.how.dry_run { 1 } else { 2 };
+        let passes = if self.many.how.dry_run { 1 } else { 2 };
         let acts = STATES.repeat(passes);
         let acts: Vec<_> = acts.iter().filter(state).copied().collect();
         let queue = self.queue.as_deref().unwrap_or_default();
-        let bulk = Bulk::of(&self.which, &self.how, queue, &acts, "cancelled");
+        let bulk = Bulk::of(&self.many, queue, &acts, "cancelled");
         Bulk {
             more: cancel.as_object(),
             asks: true,

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::client::Refused;
-use super::super::table::{age, named, print_list, seen, table};
+use super::super::progress::count_of;
+use super::super::table::{age, named, print_list, say, seen, table};
 
 #[derive(clap::Args)]
 #[command(
@@ -125,12 +126,8 @@ impl ReleaseLeases {
                 }
             }
         }
-        let noun = if released == 1 { "message" } else { "messages" };
-        match self.json {
-            true => writeln!(stdout(), "{}", json!({ "messages": released }))?,
-            false => writeln!(stdout(), "{released} {noun} released")?,
-        }
-        Ok(())
+        let text = format!("{} released", count_of(released, "message"));
+        say(self.json, json!({ "messages": released }), text)
     }
 }
 
@@ -144,24 +141,14 @@ impl Leases {
             Some(queue) => vec![queue.clone()],
             None => held(&mut api)?,
         };
-        let columns = [
-            "id",
-            "queue",
-            "connection",
-            "peer",
-            "user",
-            "worker",
-            "since",
-            "ends in",
-            "progress",
-        ];
-        let mut rows = vec![columns.map(str::to_owned)];
+        let columns = || COLUMNS.split(',');
+        let mut rows: Vec<Vec<String>> = vec![columns().map(str::to_owned).collect()];
         for queue in queues {
             let found = each_lease(&mut api, &queue, |response| {
                 let lease = lease(response, &queue);
                 match self.json {
                     true => writeln!(stdout(), "{lease}")?,
-                    false => rows.push(row(&lease)),
+                    false => rows.push(columns().map(|column| cell(&lease, column)).collect()),
                 }
                 Ok(true)
             })?;
@@ -192,21 +179,13 @@ fn each_lease(
     mut see: impl FnMut(&Value) -> Result<bool>,
 ) -> Result<bool> {
     let path = format!("/queues/{}/leases?max=1000", part(queue));
-    let mut next = path.clone();
-    loop {
-        let page = match api.get(&next) {
-            Err(error) if Refused::is(&error, CommandError::QueueNotFound) => return Ok(false),
-            page => page?,
-        };
-        for lease in page["leases"].as_array().into_iter().flatten() {
-            if !see(lease)? {
-                return Ok(true);
-            }
-        }
-        match page["cursor"].as_str() {
-            Some(cursor) => next = format!("{path}&cursor={}", part(cursor)),
-            None => return Ok(true),
-        }
+    let seen = api.each_page(("GET", &path), ("cursor", "cursor"), |page| {
+        let mut leases = page["leases"].as_array().into_iter().flatten();
+        leases.try_fold(true, |goes_on, lease| anyhow::Ok(goes_on && see(lease)?))
+    });
+    match seen {
+        Err(error) if Refused::is(&error, CommandError::QueueNotFound) => Ok(false),
+        seen => seen.map(|()| true),
     }
 }
 
@@ -238,27 +217,23 @@ fn lease(response: &Value, queue: &str) -> Value {
     })
 }
 
-fn row(lease: &Value) -> [String; 9] {
+/// Columns of `leases`.
+const COLUMNS: &str = "id,queue,connection,peer,user,worker,since,ends in,progress";
+
+fn cell(lease: &Value, column: &str) -> String {
     let now = quintet_host::wall_ms();
-    let text = |key: &str| shown(&lease[key]);
-    let since = lease["since_ms"].as_u64().map(|at| now.saturating_sub(at));
-    let left = lease["until_ms"].as_u64().map(|at| at.saturating_sub(now));
-    let or_none = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), age);
-    let connection = match lease["bound"] == "process" {
-        true => "script".to_owned(),
-        false => text("connection"),
+    let time = |key: &str, span: fn(u64, u64) -> u64| match lease[key].as_u64() {
+        Some(at) => age(span(now, at)),
+        None => "-".to_owned(),
     };
-    [
-        text("id"),
-        queue(&lease["queue"]),
-        connection,
-        text("peer"),
-        text("user"),
-        text("worker"),
-        or_none(since),
-        or_none(left),
-        progress(lease),
-    ]
+    match column {
+        "queue" => queue(&lease["queue"]),
+        "connection" if lease["bound"] == "process" => "script".to_owned(),
+        "since" => time("since_ms", |now, at| now.saturating_sub(at)),
+        "ends in" => time("until_ms", |now, at| at.saturating_sub(now)),
+        "progress" => progress(lease),
+        key => shown(&lease[key]),
+    }
 }
 
 /// Percent and text, as far as they are known.

@@ -1,7 +1,7 @@
 //! `quintet delete` and `edit`: one message.
 
 use std::fs;
-use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
+use std::io::{IsTerminal as _, stdin};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,6 +11,8 @@ use serde_json::json;
 
 use super::super::Where;
 use super::super::api::Api;
+use super::super::table::say;
+use super::bulk::is_yes;
 use super::duration;
 
 #[derive(clap::Args)]
@@ -39,10 +41,8 @@ impl Delete {
             }
             let response = api.ask("DELETE", &format!("/messages/{id}"), None);
             response.with_context(|| format!("message {id}"))?;
-            match self.json {
-                true => writeln!(stdout(), "{}", json!({ "deleted": id }))?,
-                false => writeln!(stdout(), "message {id} deleted")?,
-            }
+            let text = format!("message {id} deleted");
+            say(self.json, json!({ "deleted": id }), text)?;
         }
         Ok(())
     }
@@ -67,10 +67,7 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
     if !stdin().is_terminal() {
         bail!("{says}: add --yes to delete it all the same");
     }
-    write!(stderr(), "{says}. Delete it? [y/N] ")?;
-    let mut answer = String::new();
-    stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    is_yes(&format!("{says}. Delete it?"))
 }
 
 #[derive(clap::Args)]
@@ -131,10 +128,6 @@ impl Edit {
         let path = format!("/messages/{}", self.id);
         let reply = at.api("PATCH", &path, Some(&of))?;
         let id = &reply["ids"][0];
-        match self.json {
-            true => writeln!(stdout(), "{}", json!({ "id": id }))?,
-            false => writeln!(stdout(), "{id}")?,
-        }
-        Ok(())
+        say(self.json, json!({ "id": id }), id)
     }
 }

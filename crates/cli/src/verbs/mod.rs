@@ -34,6 +34,7 @@ pub(super) use message::{Delete, Edit};
 pub(super) use moving::Move;
 pub(super) use pause::{Pause, Resume};
 pub(super) use purge::Purge;
+pub(super) use quintet_config::parse_duration_ms as duration;
 pub(super) use retry::{Kick, Redrive, Retry};
 pub(super) use schedules::Schedule;
 pub(super) use server::{Drain, Reload, Undrain, Wait};
@@ -56,8 +57,4 @@ pub(super) fn given(mut of: Value) -> Value {
         fields.retain(|_, value| !value.is_null());
     }
     of
-}
-
-pub(super) fn duration(text: &str) -> Result<u64, String> {
-    quintet_config::parse_duration_ms(text)
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use serde_json::json;
 
 use super::super::api::Api;
-use super::bulk::{Bulk, How, OF_MANY, Which};
+use super::bulk::{Bulk, Many, OF_MANY};
 
 #[derive(clap::Args)]
 #[command(
@@ -29,9 +29,7 @@ pub(in super::super) struct Move {
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried", "archived"])]
     state: String,
     #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    how: How,
+    many: Many,
 }
 
 impl Move {
@@ -40,7 +38,7 @@ impl Move {
             (Some(id), [to]) => {
                 let to = json!({ "to": to });
                 api.ask("POST", &format!("/messages/{id}/move"), Some(&to))?;
-                return self.how.report(1, "moved");
+                return self.many.how.report(1, "moved");
             }
             (None, [from, to]) => (from, to),
             (Some(_), _) => bail!("with --id, name only the target queue: quintet move --id ID TO"),
@@ -50,7 +48,7 @@ impl Move {
             bail!("a queue's messages cannot move to the same queue: name another target");
         }
         let acts = [(self.state.as_str(), "move")];
-        let bulk = Bulk::of(&self.which, &self.how, from, &acts, "moved");
+        let bulk = Bulk::of(&self.many, from, &acts, "moved");
         let to = Some(to.as_str());
         Bulk { to, ..bulk }.run(&mut api)
     }

@@ -1,11 +1,10 @@
 //! `quintet pause` and `resume`.
 
-use std::io::{Write as _, stdout};
-
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::super::api::{Api, part};
+use super::super::table::say;
 use super::duration;
 
 #[derive(clap::Args)]
@@ -73,18 +72,14 @@ fn each(
             && api
                 .get(&format!("/queues/{}", part(queue)))
                 .is_ok_and(|shown| shown["paused"] == true);
-        match as_json {
-            true => writeln!(
-                stdout(),
-                "{}",
-                json!({ done: queue, "paused": act == "pause" || stays })
-            )?,
-            false if stays => writeln!(
-                stdout(),
-                "{queue} stays paused by its setting: quintet set {queue} paused=false"
-            )?,
-            false => writeln!(stdout(), "{queue} {done}")?,
-        }
+        let json = json!({ done: queue, "paused": act == "pause" || stays });
+        let text = match stays {
+            true => {
+                format!("{queue} stays paused by its setting: quintet set {queue} paused=false")
+            }
+            false => format!("{queue} {done}"),
+        };
+        say(as_json, json, text)?;
     }
     Ok(())
 }

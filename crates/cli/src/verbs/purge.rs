@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::super::api::Api;
-use super::bulk::{Bulk, How, PURGE, Which};
+use super::bulk::{Bulk, Many, PURGE};
 
 #[derive(clap::Args)]
 #[command(
@@ -24,16 +24,14 @@ pub(in super::super) struct Purge {
     #[arg(long, value_parser = ["ready", "delayed", "buried", "prepared", "archived"])]
     state: Option<String>,
     #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    how: How,
+    many: Many,
 }
 
 impl Purge {
     pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let one = self.state.as_deref().map(|state| [(state, "purge")]);
         let acts = one.as_ref().map_or(PURGE, |one| &one[..]);
-        let bulk = Bulk::of(&self.which, &self.how, &self.queue, acts, "purged");
+        let bulk = Bulk::of(&self.many, &self.queue, acts, "purged");
         Bulk { asks: true, ..bulk }.run(&mut api)
     }
 }

@@ -8,7 +8,7 @@ use quintet_types::CommandError;
 
 use super::super::api::{Api, part};
 use super::super::client::Refused;
-use super::bulk::{Bulk, How, OF_MANY, RETRY, Which};
+use super::bulk::{Bulk, Many, OF_MANY, RETRY};
 
 #[derive(clap::Args)]
 #[command(
@@ -28,20 +28,18 @@ pub(in super::super) struct Kick {
     #[arg(long, default_value = "buried", value_parser = ["buried", "delayed"])]
     state: String,
     #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    how: How,
+    many: Many,
 }
 
 impl Kick {
     pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         if let Some(id) = self.id {
             api.ask("POST", &format!("/messages/{id}/kick"), None)?;
-            return self.how.report(1, "kicked");
+            return self.many.how.report(1, "kicked");
         }
         let queue = self.queue.as_deref().unwrap_or_default();
         let acts = [(self.state.as_str(), "kick")];
-        Bulk::of(&self.which, &self.how, queue, &acts, "kicked").run(&mut api)
+        Bulk::of(&self.many, queue, &acts, "kicked").run(&mut api)
     }
 }
 
@@ -60,15 +58,13 @@ pub(in super::super) struct Retry {
     #[arg(long, conflicts_with_all = OF_MANY, conflicts_with = "queue")]
     id: Option<u64>,
     #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    how: How,
+    many: Many,
 }
 
 impl Retry {
     pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let queue = self.queue.as_deref().unwrap_or_default();
-        let bulk = Bulk::of(&self.which, &self.how, queue, RETRY, "retried");
+        let bulk = Bulk::of(&self.many, queue, RETRY, "retried");
         let Some(id) = self.id else {
             if bulk.count(&mut api)?.iter().all(|&count| count == 0)
                 && let Some(dead) = dead_letters_of(&mut api, bulk.queue)
@@ -86,7 +82,7 @@ impl Retry {
             Err(error) if Refused::is(&error, CommandError::NotFound) => redrive_one(&mut api, id)?,
             kicked => drop(kicked?),
         }
-        self.how.report(1, "retried")
+        self.many.how.report(1, "retried")
     }
 }
 
@@ -122,20 +118,18 @@ pub(in super::super) struct Redrive {
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried"])]
     state: String,
     #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    how: How,
+    many: Many,
 }
 
 impl Redrive {
     pub(in super::super) fn run(self, mut api: Api) -> Result<ExitCode> {
         if let Some(id) = self.id {
             redrive_one(&mut api, id)?;
-            return self.how.report(1, "redriven");
+            return self.many.how.report(1, "redriven");
         }
         let queue = self.queue.as_deref().unwrap_or_default();
         let acts = [(self.state.as_str(), "redrive")];
-        Bulk::of(&self.which, &self.how, queue, &acts, "redriven").run(&mut api)
+        Bulk::of(&self.many, queue, &acts, "redriven").run(&mut api)
     }
 }
 

@@ -9,7 +9,7 @@ use chrono_tz::Tz;
 use serde_json::{Value, json};
 
 use super::super::api::{Api, part};
-use super::super::table::{print_list, seen};
+use super::super::table::{print_list, say, seen};
 use super::super::{On, Where};
 use super::clients::{queue, shown};
 use super::duration;
@@ -192,12 +192,11 @@ impl Define {
         let path = format!("/schedules/{}", part(&self.name));
         let response = self.at.api("PUT", &path, Some(&of))?;
         let name = seen(&self.name);
-        match (self.json, response["changed"].as_bool()) {
-            (true, _) => writeln!(stdout(), "{response}")?,
-            (false, Some(true)) => writeln!(stdout(), "{name} is scheduled")?,
-            (false, _) => writeln!(stdout(), "{name} was so already")?,
-        }
-        Ok(())
+        let done = match response["changed"] == true {
+            true => "is scheduled",
+            false => "was so already",
+        };
+        say(self.json, &response, format!("{name} {done}"))
     }
 
     fn definition(&self) -> Result<Value> {
@@ -260,15 +259,14 @@ impl On<Steer> {
                 api.ask("POST", &format!("/schedules/{}/{act}", part(name)), None)?;
             if self.does.json {
                 response["name"] = name.as_str().into();
-                writeln!(stdout(), "{response}")?;
-                continue;
             }
             let name = seen(name);
-            match (response["changed"].as_bool(), response["message"].as_u64()) {
-                (_, Some(id)) => writeln!(stdout(), "{name} {done} as message {id}")?,
-                (Some(true), None) => writeln!(stdout(), "{name} {done}")?,
-                _ => writeln!(stdout(), "{name} {was}")?,
-            }
+            let text = match (response["changed"].as_bool(), response["message"].as_u64()) {
+                (_, Some(id)) => format!("{name} {done} as message {id}"),
+                (Some(true), None) => format!("{name} {done}"),
+                _ => format!("{name} {was}"),
+            };
+            say(self.does.json, &response, text)?;
         }
         Ok(())
     }

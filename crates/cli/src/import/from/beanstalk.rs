@@ -17,6 +17,7 @@ use quintet_control::{Head, Standing};
 use quintet_host::wall_ms;
 use quintet_types::Name;
 
+use super::Remote;
 use super::line::Line;
 use super::peer::{Peer, PeerState, first};
 use crate::import::count::Counts;
@@ -92,15 +93,11 @@ impl Beanstalk {
     ///
     /// # Errors
     /// Nobody is there, or it is no beanstalkd.
-    pub(super) fn connect(
-        address: &str,
-        only: Option<String>,
-        stop: Arc<AtomicBool>,
-    ) -> Result<Self> {
+    pub(super) fn connect(at: &Remote, stop: Arc<AtomicBool>) -> Result<Self> {
         let mut all = Self {
-            line: Line::connect(address)?,
-            state: PeerState::new(stop, format!("beanstalkd at {address}")),
-            only,
+            line: Line::connect(&at.address)?,
+            state: PeerState::new(stop, format!("beanstalkd at {}", at.address)),
+            only: at.queue.clone(),
             tubes: VecDeque::new(),
             stage: Stage::Ready,
             found: false,

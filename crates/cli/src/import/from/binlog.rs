@@ -14,112 +14,76 @@ use quintet_import::binlog::{self, BinlogRecord, Fields, State};
 use quintet_types::Name;
 use rustix::process::{Flock, FlockType};
 
-use super::bodies::Bodies;
-use crate::import::count::Counts;
-use crate::records::{BadInput, Entry, Large, Source};
+use super::bodies::{Bodies, Files, Stored};
+use crate::records::BadInput;
 
 /// A job as the files leave it.
-struct Job {
+pub(in crate::import) struct Job {
+    id: u64,
     tube: String,
     fields: Fields,
     /// Where its body is: number of the file, and of the byte in it.
     file: usize,
     at: u64,
-}
-
-/// The jobs of a binlog, by id.
-pub(in crate::import) struct Binlog {
-    bodies: Bodies,
-    jobs: Vec<(u64, Job)>,
-    /// When it was last written, Unix ms.
+    /// When the binlog was last written, Unix ms.
     written_ms: u64,
-    /// Where it is not what it should be.
-    pub(in crate::import) damage: Option<String>,
-    at: usize,
-    large: Large,
 }
 
-impl Binlog {
-    /// Reads which jobs there are.
-    ///
-    /// # Errors
-    /// It is no binlog or another version's, a beanstalkd uses it, or it cannot be read.
-    pub(in crate::import) fn inspect(dir: &Path) -> Result<Self> {
-        unused(dir)?;
-        let found = numbered(dir)?;
-        let mut all = Self {
-            bodies: Bodies::default(),
-            jobs: Vec::new(),
-            written_ms: 0,
-            damage: None,
-            at: 0,
-            large: Large::default(),
+/// Reads which jobs there are, by id.
+///
+/// # Errors
+/// It is no binlog or another version's, a beanstalkd uses it, or it cannot be read.
+pub(in crate::import) fn inspect(dir: &Path) -> Result<Files<Job>> {
+    unused(dir)?;
+    let found = numbered(dir)?;
+    let mut all = Files::of(Vec::new());
+    let mut written_ms: u64 = 0;
+    let mut jobs = BTreeMap::new();
+    let mut before = None;
+    for (number, path) in found {
+        if let Some(gap) = before
+            .map(|before| before + 1)
+            .filter(|next| *next < number)
+        {
+            all.damaged(format!("{}: binlog.{gap} is missing", dir.display()));
+        }
+        before = Some(number);
+        let cannot = || format!("cannot read {}", path.display());
+        let bytes = std::fs::read(&path).with_context(cannot)?;
+        let written = path.metadata().and_then(|meta| meta.modified());
+        let written = written.with_context(cannot)?.duration_since(UNIX_EPOCH);
+        let written = written.map_or(0, |since| ms(since.as_millis()));
+        written_ms = written_ms.max(written);
+        let version = match binlog::version(&bytes) {
+            Ok(version) => version,
+            Err(number) => {
+                let why = format!("version {number} of a binlog: this quintet reads 5 and 7");
+                return Err(BadInput::error(path.display().to_string(), why));
+            }
         };
-        let mut jobs = BTreeMap::new();
-        let mut before = None;
-        for (number, path) in found {
-            if let Some(gap) = before
-                .map(|before| before + 1)
-                .filter(|next| *next < number)
-            {
-                all.damaged(format!("{}: binlog.{gap} is missing", dir.display()));
-            }
-            before = Some(number);
-            let cannot = || format!("cannot read {}", path.display());
-            let bytes = std::fs::read(&path).with_context(cannot)?;
-            let written = path.metadata().and_then(|meta| meta.modified());
-            let written = written.with_context(cannot)?.duration_since(UNIX_EPOCH);
-            let written = written.map_or(0, |since| ms(since.as_millis()));
-            all.written_ms = all.written_ms.max(written);
-            let version = match binlog::version(&bytes) {
-                Ok(version) => version,
-                Err(number) => {
-                    let why = format!("version {number} of a binlog: this quintet reads 5 and 7");
-                    return Err(BadInput::error(path.display().to_string(), why));
-                }
+        let file = all.bodies.add(path.clone());
+        if version.is_none() {
+            // beanstalkd writes the version when it makes a file.
+            let what = match bytes.is_empty() {
+                true => "the file is empty",
+                false => "the file begins with zeros",
             };
-            let file = all.bodies.add(path.clone());
-            if version.is_none() {
-                // beanstalkd writes the version when it makes a file.
-                let what = match bytes.is_empty() {
-                    true => "the file is empty",
-                    false => "the file begins with zeros",
-                };
-                all.damaged(format!("{}: {what}", path.display()));
-            }
-            if let Some(version) = version {
-                for found in binlog::records(&bytes, version) {
-                    match found {
-                        Ok(found) => apply(&mut jobs, file, found),
-                        Err((at, why)) => {
-                            all.damaged(format!("{}: byte {at}: {why}", path.display()));
-                        }
+            all.damaged(format!("{}: {what}", path.display()));
+        }
+        if let Some(version) = version {
+            for found in binlog::records(&bytes, version) {
+                match found {
+                    Ok(found) => apply(&mut jobs, file, found),
+                    Err((at, why)) => {
+                        all.damaged(format!("{}: byte {at}: {why}", path.display()));
                     }
                 }
             }
         }
-        all.jobs = jobs.into_iter().collect();
-        Ok(all)
     }
-
-    fn damaged(&mut self, what: String) {
-        self.damage.get_or_insert(what);
-    }
-
-    /// By tube and state.
-    pub(in crate::import) fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        for (_, job) in &self.jobs {
-            let state = match job.fields.state {
-                State::Ready => "ready",
-                State::Delayed => "delayed",
-                State::Buried => "buried",
-                State::Gone => continue,
-            };
-            counts.add(&job.tube, state, 1);
-        }
-        counts
-    }
+    let jobs = jobs.into_values();
+    all.messages = jobs.map(|job| Job { written_ms, ..job }).collect();
+    Ok(all)
 }
 
 /// Applies a record to the jobs.
@@ -133,10 +97,12 @@ fn apply(jobs: &mut BTreeMap<u64, Job>, file: usize, found: BinlogRecord) {
         (Some(full), _) => {
             let (tube, at) = (full.tube, full.at);
             let job = Job {
+                id,
                 tube,
                 fields,
                 file,
                 at,
+                written_ms: 0,
             };
             jobs.insert(id, job);
         }
@@ -193,22 +159,18 @@ fn ms(ms: u128) -> u64 {
 /// 2001 as nanoseconds since 1970: a smaller one is of a clock that began with the machine.
 const WALL_NS: u64 = 1_000_000_000_000_000_000;
 
-impl Source for Binlog {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        let Some((
-            _,
-            Job {
-                tube,
-                fields,
-                file,
-                at,
-            },
-        )) = self.jobs.get(self.at)
-        else {
-            return Ok(None);
+impl Stored for Job {
+    fn counted(&self) -> (&str, &'static str) {
+        let state = match self.fields.state {
+            State::Ready | State::Gone => "ready",
+            State::Delayed => "delayed",
+            State::Buried => "buried",
         };
-        let (tube, fields, file, at) = (tube.clone(), *fields, *file, *at);
-        self.at += 1;
+        (&self.tube, state)
+    }
+
+    fn read(&self, bodies: &mut Bodies) -> Result<(Head, Vec<u8>)> {
+        let fields = &self.fields;
         let wall = fields.created_ns >= WALL_NS;
         let due = match wall {
             true => fields.deadline_ns / 1_000_000,
@@ -216,7 +178,7 @@ impl Source for Binlog {
             false => self.written_ms + fields.delay_ns / 1_000_000,
         };
         let head = Head {
-            queue: Name::of_shown(&tube).to_string(),
+            queue: Name::of_shown(&self.tube).to_string(),
             state: match fields.state {
                 State::Ready | State::Gone => Standing::Ready,
                 State::Delayed => Standing::Delayed,
@@ -234,16 +196,11 @@ impl Source for Binlog {
             bytes: fields.bytes as u64,
             ..Head::default()
         };
-        let body = self.bodies.read(file, at, fields.bytes)?;
-        Ok(Some(self.large.entry(head, body)))
+        Ok((head, bodies.read(self.file, self.at, fields.bytes)?))
     }
 
-    of_fields!();
-
-    fn place(&self) -> String {
-        let last = self.at.checked_sub(1).and_then(|at| self.jobs.get(at));
-        last.map_or_else(String::new, |(id, job)| {
-            format!("job {id} in {}", self.bodies.path(job.file).display())
-        })
+    fn place(&self, bodies: &Bodies) -> String {
+        let path = bodies.path(self.file).display();
+        format!("job {} in {path}", self.id)
     }
 }

@@ -14,6 +14,7 @@ use quintet_types::{MESSAGE_NAME_BYTES_MAX, Name};
 use quintet_wire::faktory_pwdhash;
 use serde_json::{Value, json};
 
+use super::Remote;
 use super::line::Line;
 use super::peer::{Peer, PeerState, first};
 use crate::import::count::Counts;
@@ -46,12 +47,8 @@ impl Faktory {
     ///
     /// # Errors
     /// Nobody is there, it is something else, or the password is wrong.
-    pub(super) fn connect(
-        address: &str,
-        password: Option<&str>,
-        only: Option<String>,
-        stop: Arc<AtomicBool>,
-    ) -> Result<Self> {
+    pub(super) fn connect(at: &Remote, stop: Arc<AtomicBool>) -> Result<Self> {
+        let address = &at.address;
         let mut line = Line::connect(address)?;
         let hello = line.line()?;
         let nonce = hello
@@ -62,7 +59,7 @@ impl Faktory {
         };
         let mut says = json!({ "v": 2 });
         if let Some(salt) = nonce["s"].as_str() {
-            let password = password
+            let password = (at.password.as_ref())
                 .with_context(|| format!("{address} needs a password: faktory://:PASSWORD@..."))?;
             let rounds = u32::try_from(nonce["i"].as_u64().unwrap_or(1)).unwrap_or(u32::MAX);
             if rounds > ROUNDS_MAX {
@@ -80,7 +77,7 @@ impl Faktory {
         let mut all = Self {
             line,
             state: PeerState::new(stop, format!("the Faktory at {address}")),
-            only,
+            only: at.queue.clone(),
             queues: VecDeque::new(),
             delivered: VecDeque::new(),
         };

@@ -2,77 +2,52 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_control::Head;
 use quintet_import::journal::{Item, Record, records};
 use quintet_types::Name;
 
-use super::bodies::Bodies;
-use crate::import::count::Counts;
-use crate::records::{Entry, Large, Source};
+use super::bodies::{Bodies, Files, Stored};
 
-/// The items that a journal leaves.
-pub(in crate::import) struct Journal {
-    queue: String,
-    bodies: Bodies,
-    items: Vec<Placed>,
-    /// Where it is not what it should be.
-    pub(in crate::import) damage: Option<String>,
-    at: usize,
-    large: Large,
-}
-
-/// An item, and the file it is in.
-struct Placed {
+/// An item, its queue, and the file it is in.
+pub(in crate::import) struct Placed {
+    queue: Arc<str>,
     file: usize,
     item: Item,
 }
 
-impl Journal {
-    /// Reads which items there are: of the file, and of those older ones beside it that Kestrel has
-    /// not yet packed.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(in crate::import) fn inspect(path: &Path) -> Result<Self> {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            bail!(
-                "{} is not a journal: the file's name is the name of the queue",
-                path.display()
-            );
-        };
-        let (mut bodies, mut replay, mut damage) = (Bodies::default(), Replay::default(), None);
-        for path in files(path, name)? {
-            let bytes =
-                std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            let file = bodies.add(path.clone());
-            for record in records(&bytes) {
-                match record {
-                    Ok(record) => replay.apply(file, record),
-                    Err((at, why)) => {
-                        damage
-                            .get_or_insert_with(|| format!("{}: byte {at}: {why}", path.display()));
-                    }
-                }
+/// Reads which items there are: of the file, and of those older ones beside it that Kestrel has not
+/// yet packed.
+///
+/// # Errors
+/// It cannot be read.
+pub(in crate::import) fn inspect(path: &Path) -> Result<Files<Placed>> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        bail!(
+            "{} is not a journal: the file's name is the name of the queue",
+            path.display()
+        );
+    };
+    let mut replay = Replay {
+        name: name.into(),
+        ..Replay::default()
+    };
+    let mut all = Files::of(Vec::new());
+    for path in files(path, name)? {
+        let bytes =
+            std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file = all.bodies.add(path.clone());
+        for record in records(&bytes) {
+            match record {
+                Ok(record) => replay.apply(file, record),
+                Err((at, why)) => all.damaged(format!("{}: byte {at}: {why}", path.display())),
             }
         }
-        Ok(Self {
-            queue: name.to_owned(),
-            bodies,
-            items: replay.left(),
-            damage,
-            at: 0,
-            large: Large::default(),
-        })
     }
-
-    /// All of them are ready.
-    pub(in crate::import) fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(&self.queue, "ready", self.items.len() as u64);
-        counts
-    }
+    all.messages = replay.left();
+    Ok(all)
 }
 
 /// The files of a queue, the oldest first: `NAME.N` by their numbers, then `NAME`. Those before one
@@ -106,6 +81,7 @@ fn files(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
 /// Kestrel's handling of a journal when it starts.
 #[derive(Default)]
 struct Replay {
+    name: Arc<str>,
     queue: VecDeque<Placed>,
     /// Taken and not confirmed, by the number of the read.
     open: BTreeMap<u32, Placed>,
@@ -114,8 +90,13 @@ struct Replay {
 
 impl Replay {
     fn apply(&mut self, file: usize, record: Record) {
+        let placed = |item| Placed {
+            queue: Arc::clone(&self.name),
+            file,
+            item,
+        };
         match record {
-            Record::Add(item) => self.queue.push_back(Placed { file, item }),
+            Record::Add(item) => self.queue.push_back(placed(item)),
             Record::Remove => drop(self.queue.pop_front()),
             Record::Open(number) => {
                 let Some(taken) = self.queue.pop_front() else {
@@ -134,7 +115,7 @@ impl Replay {
             Record::Close(number) => drop(self.open.remove(&number)),
             Record::Continue(number, item) => {
                 self.open.remove(&number);
-                self.queue.push_back(Placed { file, item });
+                self.queue.push_back(placed(item));
             }
         }
     }
@@ -154,12 +135,14 @@ impl Replay {
     }
 }
 
-impl Source for Journal {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        let Some(Placed { file, item }) = self.items.get(self.at) else {
-            return Ok(None);
-        };
-        self.at += 1;
+impl Stored for Placed {
+    /// All of them are ready.
+    fn counted(&self) -> (&str, &'static str) {
+        (&self.queue, "ready")
+    }
+
+    fn read(&self, bodies: &mut Bodies) -> Result<(Head, Vec<u8>)> {
+        let item = &self.item;
         let head = Head {
             queue: Name::of_shown(&self.queue).to_string(),
             created_ms: item.added_ms,
@@ -167,16 +150,11 @@ impl Source for Journal {
             bytes: item.bytes as u64,
             ..Head::default()
         };
-        let body = self.bodies.read(*file, item.at, item.bytes)?;
-        Ok(Some(self.large.entry(head, body)))
+        Ok((head, bodies.read(self.file, item.at, item.bytes)?))
     }
 
-    of_fields!();
-
-    fn place(&self) -> String {
-        let last = self.at.checked_sub(1).and_then(|at| self.items.get(at));
-        last.map_or_else(String::new, |Placed { file, item }| {
-            format!("byte {} of {}", item.at, self.bodies.path(*file).display())
-        })
+    fn place(&self, bodies: &Bodies) -> String {
+        let path = bodies.path(self.file).display();
+        format!("byte {} of {path}", self.item.at)
     }
 }

@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 use quintet_control::Head;
 use quintet_types::Name;
 
+use super::Remote;
 use super::line::Line;
 use super::peer::{Peer, PeerState, first};
 use crate::import::count::Counts;
@@ -51,15 +52,11 @@ impl Kestrel {
     ///
     /// # Errors
     /// Nobody is there, or it has no queues.
-    pub(super) fn connect(
-        address: &str,
-        only: Option<String>,
-        stop: Arc<AtomicBool>,
-    ) -> Result<Self> {
+    pub(super) fn connect(at: &Remote, stop: Arc<AtomicBool>) -> Result<Self> {
         let mut all = Self {
-            line: Line::connect(address)?,
-            state: PeerState::new(stop, format!("the queue server at {address}")),
-            only,
+            line: Line::connect(&at.address)?,
+            state: PeerState::new(stop, format!("the queue server at {}", at.address)),
+            only: at.queue.clone(),
             queues: VecDeque::new(),
             found: false,
             connections: Vec::new(),

@@ -87,7 +87,9 @@ pub(in crate::import) trait Peer: Source {
     }
 
     /// This end of a connection to it that stands and that it has accepted, if there is one.
-    fn local(&mut self) -> Option<SocketAddr>;
+    fn local(&mut self) -> Option<SocketAddr> {
+        None
+    }
 
     /// How many messages that are stored here somebody else may have taken there meanwhile, as
     /// their time to run was over.

@@ -127,6 +127,9 @@ enum Stage {
     Listed(Standing),
 }
 
+/// A request: method, path, body, and the version that the message has to have.
+type Ask<'a> = (&'a str, &'a str, Option<&'a Value>, Option<&'a str>);
+
 /// A queue in hand.
 struct Queue {
     name: String,
@@ -184,13 +187,7 @@ impl Quintet {
     }
 
     /// Asks, whatever it answers.
-    fn send(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-        version: Option<&str>,
-    ) -> Result<Response<Body>> {
+    fn send(&self, (method, path, body, version): Ask<'_>) -> Result<Response<Body>> {
         let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("{}/api/v1{path}", self.site.url));
@@ -208,14 +205,8 @@ impl Quintet {
     }
 
     /// Its status and document; null where there is none.
-    fn ask(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-        version: Option<&str>,
-    ) -> Result<(u16, Value)> {
-        let mut response = self.send(method, path, body, version)?;
+    fn ask(&self, ask: Ask<'_>) -> Result<(u16, Value)> {
+        let mut response = self.send(ask)?;
         let status = response.status().as_u16();
         let limited = response.body_mut().with_config().limit(ANSWER_MAX);
         let read = limited.read_to_vec();
@@ -229,11 +220,12 @@ impl Quintet {
         Ok((status, value))
     }
 
-    /// The reply to a `GET` of something that is there.
-    fn get(&self, path: &str) -> Result<Value> {
-        match self.ask("GET", path, None, None)? {
-            (200, value) => Ok(value),
-            (status, value) => Err(self.refused(status, &value)),
+    /// The same; another status than one of these is an error.
+    fn expect(&self, known: &[u16], ask: Ask<'_>) -> Result<(u16, Value)> {
+        let (status, value) = self.ask(ask)?;
+        match known.contains(&status) {
+            true => Ok((status, value)),
+            false => Err(self.refused(status, &value)),
         }
     }
 
@@ -249,10 +241,8 @@ impl Quintet {
         anyhow!("{at} answered {status} {reply}, which the API of a Quintet does not")
     }
 
-    fn page(&self, status: u16, answer: Value) -> Result<Page> {
-        if status != 200 {
-            return Err(self.refused(status, &answer));
-        }
+    fn page(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Page> {
+        let (_, answer) = self.expect(&[200], (method, path, body, None))?;
         let at = self.site.shown();
         serde_json::from_value(answer)
             .with_context(|| format!("cannot read the messages of {at}: it has another version"))
@@ -262,7 +252,7 @@ impl Quintet {
     fn fetch_queues(&self) -> Result<Vec<Map<String, Value>>> {
         let mut all = Vec::new();
         if let Some(only) = &self.site.queue {
-            match self.ask("GET", &of_queue(only), None, None)? {
+            match self.ask(("GET", &of_queue(only), None, None))? {
                 (200, Value::Object(queue)) => all.push(queue),
                 (404, answer) if answer["code"].is_string() => {
                     bail!("{} has no queue {only}", self.site.shown())
@@ -273,7 +263,7 @@ impl Quintet {
         }
         let mut path = "/queues".to_owned();
         loop {
-            let page = self.get(&path)?;
+            let (_, page) = self.expect(&[200], ("GET", &path, None, None))?;
             let Some(queues) = page["queues"].as_array() else {
                 return Err(self.refused(200, &page));
             };
@@ -335,9 +325,7 @@ impl Quintet {
         let state = match self.stage {
             Stage::Ready => {
                 let requested = json!({ "max": AT_ONCE, "lease_ms": LEASE_MS });
-                let path = format!("{path}/reserve");
-                let (status, answer) = self.ask("POST", &path, Some(&requested), None)?;
-                let page = self.page(status, answer)?;
+                let page = self.page("POST", &format!("{path}/reserve"), Some(&requested))?;
                 if page.messages.is_empty() {
                     self.turn();
                 }
@@ -353,15 +341,12 @@ impl Quintet {
             }
             Stage::Listed(state) => state,
         };
-        let words = [(Standing::Ready, "ready"), (Standing::Buried, "buried")];
-        let word = words.iter().find(|(of, _)| *of == state);
-        let word = word.map_or("delayed", |(_, word)| word);
+        let word = state.word();
         let mut path = format!("{path}/messages?state={word}&max={AT_ONCE}");
         if let Some(cursor) = &self.cursor {
             path = format!("{path}&cursor={}", coded(cursor));
         }
-        let (status, answer) = self.ask("GET", &path, None, None)?;
-        let page = self.page(status, answer)?;
+        let page = self.page("GET", &path, None)?;
         let messages = page.messages.into_iter();
         self.taken.extend(messages.map(|shown| (shown, state)));
         match page.cursor {
@@ -431,7 +416,7 @@ impl Quintet {
 
     /// A body that did not come with its message; `None`: the message is gone.
     fn stream(&self, id: u64) -> Result<Option<impl Read>> {
-        let response = self.send("GET", &format!("/messages/{id}/body"), None, None)?;
+        let response = self.send(("GET", &format!("/messages/{id}/body"), None, None))?;
         match response.status().as_u16() {
             200 => Ok(Some(response.into_body().into_reader())),
             404 => Ok(None),
@@ -455,30 +440,24 @@ impl Quintet {
             How::Seen(version) => return self.delete(held.id, version),
             How::Lease(token) => format!("/leases/{token}/finish"),
         };
-        match self.ask("POST", &path, None, None)? {
-            (204, _) => return Ok(true),
-            (409, _) => {}
-            (status, answer) => return Err(self.refused(status, &answer)),
+        if self.expect(&[204, 409], ("POST", &path, None, None))?.0 == 204 {
+            return Ok(true);
         }
         // The lease is over. Nobody had it since, if it was given no other.
         let path = format!("/messages/{}", held.id);
-        match self.ask("GET", &path, None, None)? {
+        match self.expect(&[200, 404], ("GET", &path, None, None))? {
             (200, shown) if shown["attempts"] == held.attempts => {
                 let version = shown["version"].as_str().unwrap_or_default();
                 self.delete(held.id, version)
             }
-            (200 | 404, _) => Ok(false),
-            (status, answer) => Err(self.refused(status, &answer)),
+            _ => Ok(false),
         }
     }
 
     fn delete(&self, id: u64, version: &str) -> Result<bool> {
-        let path = format!("/messages/{id}");
-        match self.ask("DELETE", &path, None, Some(version))? {
-            (204, _) => Ok(true),
-            (404 | 412, _) => Ok(false),
-            (status, answer) => Err(self.refused(status, &answer)),
-        }
+        let (path, known) = (format!("/messages/{id}"), [204, 404, 412]);
+        let (status, _) = self.expect(&known, ("DELETE", &path, None, Some(version)))?;
+        Ok(status == 204)
     }
 }
 
@@ -576,11 +555,8 @@ impl Peer for Quintet {
         let tokens: Vec<String> = delivered.chain(taken).collect();
         each(&tokens, |token| {
             let path = format!("/leases/{token}/release");
-            match self.ask("POST", &path, Some(&json!({})), None)? {
-                (204, _) => Ok(true),
-                (409, _) => Ok(false),
-                (status, answer) => Err(self.refused(status, &answer)),
-            }
+            let released = self.expect(&[204, 409], ("POST", &path, Some(&json!({})), None))?;
+            Ok(released.0 == 204)
         })
     }
 

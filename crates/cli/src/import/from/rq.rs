@@ -13,8 +13,9 @@ use quintet_scripts::check_queue_name;
 use quintet_types::Name;
 use serde_json::Value;
 
+use super::bodies::{Bodies, Stored, counts};
 use crate::import::count::Counts;
-use crate::records::{BadInput, Entry, Large, Source};
+use crate::records::BadInput;
 
 /// RQ's folders of messages that are still to be done, each with what they become: those that ran
 /// run again, as when RQ itself starts.
@@ -95,11 +96,7 @@ impl Folder {
 
     /// By queue and RQ's words for states.
     pub(in crate::import) fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        for place in self.plain.iter().chain(&self.attached) {
-            counts.add(&place.queue, place.state, 1);
-        }
-        counts
+        counts(self.plain.iter().chain(&self.attached))
     }
 }
 
@@ -146,12 +143,8 @@ fn entries(of: &Path) -> Result<Vec<PathBuf>> {
 
 /// Names of the files in a folder.
 fn names(of: &Path) -> Result<Vec<String>> {
-    let all = entries(of)?;
-    Ok(all
-        .iter()
-        .filter(|path| path.is_file())
-        .map(|path| file_name(path))
-        .collect())
+    let files = entries(of)?.into_iter().filter(|path| path.is_file());
+    Ok(files.map(|path| file_name(&path)).collect())
 }
 
 fn file_name(path: &Path) -> String {
@@ -165,7 +158,7 @@ impl Place {
         file_name(&self.folder)
     }
 
-    fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+    fn file(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.folder.join(name);
         let cannot = || format!("cannot read {}", path.display());
         let len = match path.metadata() {
@@ -187,21 +180,23 @@ impl Place {
     /// # Errors
     /// [`BadInput`], or it cannot be read.
     pub(in crate::import) fn fields(&self) -> Result<Value> {
-        let text = self.read("msg")?.unwrap_or_default();
+        let text = self.file("msg")?.unwrap_or_default();
         rq::fields(&text).map_err(|why| self.bad("msg", &why))
     }
 
     /// Last report about it, without the name of its state.
     fn status(&self) -> Result<String> {
-        let text = self.read("status")?.unwrap_or_default();
+        let text = self.file("status")?.unwrap_or_default();
         Ok(rq::status(&text, self.state))
     }
+}
 
-    /// The message, as it goes into a queue.
-    ///
-    /// # Errors
-    /// As [`Place::fields`].
-    pub(in crate::import) fn entry(&self) -> Result<(Head, Vec<u8>)> {
+impl Stored for Place {
+    fn counted(&self) -> (&str, &'static str) {
+        (&self.queue, self.state)
+    }
+
+    fn read(&self, _: &mut Bodies) -> Result<(Head, Vec<u8>)> {
         let fields = self.fields()?;
         let read = rq::message(&fields).map_err(|why| self.bad("msg", &why))?;
         let text = |text: &str| Text(text.as_bytes().to_vec());
@@ -221,36 +216,8 @@ impl Place {
         };
         Ok((head, body))
     }
-}
 
-/// Messages without files, one after the other.
-pub(in crate::import) struct Messages {
-    places: Vec<Place>,
-    at: usize,
-    large: Large,
-}
-
-impl Messages {
-    pub(in crate::import) fn of(places: Vec<Place>) -> Self {
-        let (at, large) = (0, Large::default());
-        Self { places, at, large }
-    }
-}
-
-impl Source for Messages {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        let Some(place) = self.places.get(self.at) else {
-            return Ok(None);
-        };
-        let (head, body) = place.entry()?;
-        self.at += 1;
-        Ok(Some(self.large.entry(head, body)))
-    }
-
-    of_fields!();
-
-    fn place(&self) -> String {
-        let last = self.at.checked_sub(1).and_then(|at| self.places.get(at));
-        last.map_or_else(String::new, |place| place.folder.display().to_string())
+    fn place(&self, _: &Bodies) -> String {
+        self.folder.display().to_string()
     }
 }

@@ -8,7 +8,6 @@ mod sign;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -192,23 +191,20 @@ impl Sqs {
             }
         };
         let sends = Cell::new(0);
+        let failed = |error: ureq::Error| {
+            lose();
+            anyhow!("{host}: {error}")
+        };
         let response = again(|| {
             if sends.replace(1) > 0 {
                 lose();
             }
             self.agent.run(sent.clone())
         });
-        let mut response = response.map_err(|error| {
-            lose();
-            anyhow!("{host}: {error}")
-        })?;
+        let mut response = response.map_err(failed)?;
         let status = response.status().as_u16();
         let limited = response.body_mut().with_config().limit(ANSWER_MAX);
-        let read = limited.read_to_vec();
-        let read = read.map_err(|error| {
-            lose();
-            anyhow!("{host}: {error}")
-        })?;
+        let read = limited.read_to_vec().map_err(failed)?;
         let value: Value = match serde_json::from_slice(&read) {
             Ok(value) => value,
             Err(_) if read.is_empty() && status == 200 => json!({}),
@@ -440,23 +436,18 @@ impl Sqs {
 
     /// Does an act of ten messages to all of these; to how many SQS says yes.
     fn acted(&self, held: &[HiddenMessage], action: &str, with: &Value) -> Result<u64> {
-        let mut batches: Vec<(&str, Vec<Value>)> = Vec::new();
-        for one in held {
-            if batches
-                .last()
-                .is_none_or(|(url, entries)| **url != *one.url || entries.len() >= AT_ONCE)
-            {
-                batches.push((&one.url, Vec::new()));
-            }
-            if let Some((_, entries)) = batches.last_mut() {
-                let mut entry = with.clone();
-                entry["Id"] = json!(entries.len().to_string());
-                entry["ReceiptHandle"] = json!(one.handle);
-                entries.push(entry);
-            }
-        }
+        let of_queue = held.chunk_by(|one, next| one.url == next.url);
+        let batches: Vec<_> = of_queue.flat_map(|some| some.chunks(AT_ONCE)).collect();
         let gone = std::sync::atomic::AtomicUsize::new(0);
-        each(&batches, |(url, entries)| {
+        each(&batches, |batch| {
+            let entries = batch.iter().enumerate().map(|(id, one)| {
+                let mut entry = with.clone();
+                entry["Id"] = json!(id.to_string());
+                entry["ReceiptHandle"] = json!(one.handle);
+                entry
+            });
+            let entries: Vec<Value> = entries.collect();
+            let url = batch.first().map(|one| &*one.url);
             let requested = json!({ "QueueUrl": url, "Entries": entries });
             let answer = self.ask(action, &requested)?;
             for failed in answer["Failed"].as_array().into_iter().flatten() {
@@ -584,9 +575,5 @@ impl Peer for Sqs {
             )
         };
         (count > 0).then(fault)
-    }
-
-    fn local(&mut self) -> Option<SocketAddr> {
-        None
     }
 }
