@@ -194,13 +194,11 @@ impl Engine {
             attachments: edit.attachments,
             ..Change::default()
         };
-        self.fact(
-            cx,
-            Fact::Edited {
-                at,
-                change: Box::new(change),
-            },
-        );
+        let fact = Fact::Edited {
+            at,
+            change: Box::new(change),
+        };
+        self.fact(cx, fact);
         cx.wake(at.queue);
         Ok(outcome)
     }
@@ -335,13 +333,11 @@ impl Engine {
             return Err(command_error);
         }
         self.record_queue(cx, id);
-        self.fact(
-            cx,
-            Fact::QueueConfigured {
-                queue: id,
-                overrides: Box::new(all),
-            },
-        );
+        let fact = Fact::QueueConfigured {
+            queue: id,
+            overrides: Box::new(all),
+        };
+        self.fact(cx, fact);
         self.resettle(id);
         cx.wake(id);
         Ok(Outcome::Done)
@@ -506,14 +502,12 @@ impl Engine {
         });
         let (line, peeks) = line.unwrap_or_default();
         let through = self.store.last_id();
-        self.fact(
-            cx,
-            Fact::QueueDropped {
-                queue: id,
-                through,
-                idle: false,
-            },
-        );
+        let fact = Fact::QueueDropped {
+            queue: id,
+            through,
+            idle: false,
+        };
+        self.fact(cx, fact);
         if named {
             // Also beyond the limits: they were there before.
             again.take_in();

@@ -528,13 +528,11 @@ impl Engine {
         if event == Event::Success {
             progress.until = self.after(self.settings.batch_keep_ms);
         }
-        self.fact(
-            cx,
-            Fact::BatchProgress {
-                batch: id,
-                progress,
-            },
-        );
+        let fact = Fact::BatchProgress {
+            batch: id,
+            progress,
+        };
+        self.fact(cx, fact);
         self.notify_parent(cx, parent, |progress| {
             let left = match event {
                 Event::Complete => &mut progress.children_running,

@@ -702,18 +702,16 @@ impl Engine {
                 continue;
             }
             let (queue, kind, dedupe_record) = left.key;
-            self.fact(
-                cx,
-                Fact::Remembered {
-                    queue,
-                    kind,
-                    dedupe_record,
-                    id: number,
-                    until: left.until,
-                    scope: left.scope,
-                    sum: left.sum,
-                },
-            );
+            let fact = Fact::Remembered {
+                queue,
+                kind,
+                dedupe_record,
+                id: number,
+                until: left.until,
+                scope: left.scope,
+                sum: left.sum,
+            };
+            self.fact(cx, fact);
         }
         cx.wake(id);
         number

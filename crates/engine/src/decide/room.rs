@@ -161,13 +161,8 @@ impl Engine {
             };
             dropped = true;
             cx.step.drops_left = cx.step.drops_left.saturating_sub(1);
-            self.fact(
-                cx,
-                Fact::Removed {
-                    at,
-                    why: Removal::Discarded,
-                },
-            );
+            let why = Removal::Discarded;
+            self.fact(cx, Fact::Removed { at, why });
         }
         Ok(())
     }

@@ -156,13 +156,8 @@ impl Engine {
                 return ended;
             };
             let at = message.at();
-            self.fact(
-                cx,
-                Fact::Removed {
-                    at,
-                    why: Removal::Retention,
-                },
-            );
+            let why = Removal::Retention;
+            self.fact(cx, Fact::Removed { at, why });
         }
         STEPS
     }
@@ -302,14 +297,12 @@ impl Engine {
                 .is_some_and(|queue| queue.live.recorded);
             if recorded {
                 let through = self.store.last_id();
-                self.fact(
-                    cx,
-                    Fact::QueueDropped {
-                        queue: id,
-                        through,
-                        idle: true,
-                    },
-                );
+                let fact = Fact::QueueDropped {
+                    queue: id,
+                    through,
+                    idle: true,
+                };
+                self.fact(cx, fact);
             } else {
                 self.forget_unused(id);
             }

@@ -398,16 +398,14 @@ impl Engine {
                 } => {
                     let until = ttl_ms.map(|ms| self.after(ms));
                     let version = self.store.tables.version + 1;
-                    self.fact(
-                        cx,
-                        Fact::TableSet {
-                            table,
-                            key,
-                            value,
-                            until,
-                            version,
-                        },
-                    );
+                    let fact = Fact::TableSet {
+                        table,
+                        key,
+                        value,
+                        until,
+                        version,
+                    };
+                    self.fact(cx, fact);
                 }
             }
         }
@@ -557,18 +555,16 @@ impl Engine {
         let at = message.at();
         // One that failed rests on.
         let due = message.due().filter(|due| *due > self.now);
-        self.fact(
-            cx,
-            Fact::Released {
-                at,
-                priority: at.priority,
-                position: at.position,
-                due,
-                delay_ms: 0,
-                why: Return::Pending,
-                failed: None,
-            },
-        );
+        let fact = Fact::Released {
+            at,
+            priority: at.priority,
+            position: at.position,
+            due,
+            delay_ms: 0,
+            why: Return::Pending,
+            failed: None,
+        };
+        self.fact(cx, fact);
         cx.wake(at.queue);
     }
 
