@@ -14,7 +14,7 @@ use quintet_types::{
 
 use super::afar::Parents;
 use super::several::BatchShards;
-use super::{Access, Decided, Route};
+use super::{Access, Decided, Route, refused_at_once};
 use crate::Required;
 
 /// The part of one shard, and where its puts stood among all.
@@ -96,11 +96,7 @@ impl Access<'_> {
         match then.map(|then| *then) {
             None => {}
             Some(Command::Transaction(_)) => {
-                return Decided::Now(
-                    Outcome::Refused(CommandError::NotPermitted),
-                    Name::default(),
-                    Required::default(),
-                );
+                return refused_at_once(CommandError::NotPermitted);
             }
             Some(Command::PutMany(list)) => {
                 many = Some(list.len());

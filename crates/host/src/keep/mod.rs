@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{PurgedBlock, Want};
+use quintet_engine::{Engine, PurgedBlock, Want};
 use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 use quintet_types::{ChunkPlace, ColdStats, MessageId, RunId, SegmentRef};
@@ -386,10 +386,7 @@ impl Core {
                 for shard in 0..self.shards.len() {
                     self.rewrite_thin(shard, stop);
                     // Nobody may have passed these on.
-                    let wants = self.shards[shard]
-                        .lock_last(Work::Spill)
-                        .engine
-                        .take_wants();
+                    let wants = self.in_engine(shard, Work::Spill, Engine::take_wants);
                     self.ask_runs(shard, wants);
                 }
             }
@@ -433,11 +430,7 @@ impl Core {
                 }
                 // More blocks of it may have come into force since; then it
                 // dies once more.
-                if !self.shards[shard]
-                    .lock_last(Work::Spill)
-                    .engine
-                    .needs_run(RunId(run))
-                {
+                if !self.in_engine(shard, Work::Spill, |engine| engine.needs_run(RunId(run))) {
                     self.runs.remove(shard, run);
                 }
                 false
