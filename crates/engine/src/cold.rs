@@ -16,7 +16,7 @@ pub struct BlockAt {
 
 /// The engine's knowledge of a block that it has not read. All messages of a block are of one state
 /// index of one queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Block {
     /// Its number in the file.
     pub number: u32,
@@ -52,18 +52,9 @@ impl Block {
         Self {
             number,
             ordinal,
-            count: 0,
             queue,
             state_index,
-            first: (0, 0, MessageId(0)),
-            last: (0, 0, MessageId(0)),
-            live: 0,
-            bytes: 0,
-            urgent: 0,
-            apart: 0,
-            keyed: false,
-            expires: None,
-            created: Ms(0),
+            ..Self::default()
         }
     }
 

@@ -98,23 +98,12 @@ impl Engine {
                 Some((_, at, id)) => Edge::Excluded((Ms(at.max(0) as u64), id)),
             };
             let slots = map.range((from, Edge::Unbounded));
-            let before = |&(&(at, id), _): &(&(Ms, MessageId), &u32)| {
-                end.is_none_or(|end| (0, at.0 as i64, id) < end)
-            };
-            slots
-                .take_while(before)
-                .take(max)
-                .map(|(_, &slot)| slot)
-                .collect()
+            let orders = slots.map(|(&(at, id), &slot)| ((0, at.0 as i64, id), slot));
+            first_slots(orders, end, max)
         };
         let ordered = |map: &Ascending<Order, u32>| {
             let slots = map.range((from, Edge::Unbounded));
-            let before = |&(order, _): &(Order, &u32)| end.is_none_or(|end| order < end);
-            slots
-                .take_while(before)
-                .take(max)
-                .map(|(_, &slot)| slot)
-                .collect()
+            first_slots(slots.map(|(order, &slot)| (order, slot)), end, max)
         };
         match state_index {
             StateIndex::Ready => ordered(&queue.ready),
@@ -124,14 +113,8 @@ impl Engine {
             StateIndex::Buried => {
                 let from = after.map_or(0, |(_, turn, _)| turn as u64 + 1);
                 let slots = queue.buried.range(from..);
-                let before = |&(&turn, _): &(&u64, &u32)| {
-                    end.is_none_or(|(_, first, _)| (turn as i64) < first)
-                };
-                slots
-                    .take_while(before)
-                    .take(max)
-                    .map(|(_, &slot)| slot)
-                    .collect()
+                let slots = slots.map(|(&turn, &slot)| (turn as i64, slot));
+                first_slots(slots, end.map(|(_, first, _)| first), max)
             }
         }
     }
@@ -636,6 +619,17 @@ impl Engine {
         cx.wake(queue);
         true
     }
+}
+
+/// The first `max` of these slots, up to what does not stand before `end`.
+fn first_slots<O: Ord>(
+    slots: impl Iterator<Item = (O, u32)>,
+    end: Option<O>,
+    max: usize,
+) -> Vec<u32> {
+    let before = |(order, _): &(O, u32)| end.as_ref().is_none_or(|end| order < end);
+    let slots = slots.take_while(before).take(max);
+    slots.map(|(_, slot)| slot).collect()
 }
 
 /// The state index a kick of messages in this state goes through.

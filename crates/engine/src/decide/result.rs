@@ -73,7 +73,7 @@ impl Engine {
         id: MessageId,
     ) -> Result<Outcome, CommandError> {
         let now = self.now;
-        let track = self.store.tracks.get(id).filter(|track| track.until > now);
+        let track = self.store.tracks.of(id).filter(|track| track.until > now);
         let ended = self.store.end_of(id);
         let (why, note) = (ended.as_ref().map(|end| end.why), track.map(|t| &t.note));
         let non_empty = |note: &[u8]| (!note.is_empty()).then(|| note.into());

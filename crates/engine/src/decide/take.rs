@@ -478,13 +478,10 @@ impl Engine {
             self.store.handed_of_key(at.queue, key.as_ref(), now);
         }
         let message = match lease {
-            None => self.fact(
-                cx,
-                Fact::Removed {
-                    at,
-                    why: Removal::Taken,
-                },
-            ),
+            None => {
+                let why = Removal::Taken;
+                self.fact(cx, Fact::Removed { at, why })
+            }
             Some(ask) => {
                 let lease = self.lease_for(client_id, slot, ask);
                 let shown_ms = shown_ms(self.store.messages.at(slot).ttr_ms, ask, &lease);
