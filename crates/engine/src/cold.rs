@@ -14,6 +14,12 @@ pub struct BlockAt {
     pub ordinal: u32,
 }
 
+impl BlockAt {
+    pub(crate) fn of(run: RunId, ordinal: u32) -> Self {
+        Self { run, ordinal }
+    }
+}
+
 /// The engine's knowledge of a block that it has not read. All messages of a block are of one state
 /// index of one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -612,10 +612,7 @@ impl Engine {
     /// facts.
     pub fn contradicts(&self, fact: &Fact) -> Option<String> {
         if let Fact::RunImage { run, block, .. } = fact {
-            let at = BlockAt {
-                run: *run,
-                ordinal: block.ordinal,
-            };
+            let at = BlockAt::of(*run, block.ordinal);
             let here = self.store.cold.block(at).map_or(0, |here| here.row.live);
             return (here != block.live).then(|| {
                 format!(

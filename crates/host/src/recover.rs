@@ -296,10 +296,7 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
     let (mut open, mut bad) = (BTreeMap::new(), Vec::new());
     for (number, shard) in shards.iter().enumerate() {
         for run in shard.engine.needed_runs() {
-            let name = RunName {
-                shard: u16::try_from(number).unwrap_or(u16::MAX),
-                number: RunNumber(run.0),
-            };
+            let name = run_name(number, run.0);
             match open_run(&shard.engine, &**storage, name) {
                 Ok(opened) => drop(open.insert(run.0, Arc::new(opened))),
                 Err(error) => bad.push(format!("{error:#}")),
@@ -319,6 +316,13 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
         next.unwrap_or(1),
         budget,
     ))
+}
+
+pub(super) fn run_name(shard: usize, number: u32) -> RunName {
+    RunName {
+        shard: u16::try_from(shard).unwrap_or(u16::MAX),
+        number: RunNumber(number),
+    }
 }
 
 fn living(rows: &[Block]) -> u64 {
@@ -438,11 +442,8 @@ impl Replay {
     pub fn needed_runs(&self) -> Vec<RunName> {
         let engines = self.engines.iter().enumerate();
         let runs = engines.flat_map(|(shard, engine)| {
-            let shard = u16::try_from(shard).unwrap_or(u16::MAX);
-            engine.needed_runs().into_iter().map(move |run| RunName {
-                shard,
-                number: RunNumber(run.0),
-            })
+            let runs = engine.needed_runs().into_iter();
+            runs.map(move |run| run_name(shard, run.0))
         });
         runs.collect()
     }

@@ -510,10 +510,7 @@ impl Engine {
         self.record_queue(cx, to);
         // An id of its own as the place: behind all that is there, before all
         // that will come.
-        let logged = self
-            .store
-            .queue(to)
-            .is_some_and(|queue| !queue.live.settings.memory);
+        let logged = !self.store.expect_queue(to).live.settings.memory;
         if self.store.expect_queue(to).ages() {
             self.follow_aging(cx, to);
         }

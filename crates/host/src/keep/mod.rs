@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quintet_engine::{Engine, PurgedBlock, Want};
-use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
+use quintet_log::run::{Chunk, Run, RunName, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 use quintet_types::{ChunkPlace, ColdStats, MessageId, RunId, SegmentRef};
 
+use super::recover::run_name;
 use super::{Core, Signal, Work, locked};
 
 /// Bytes of a block, by how many blocks there are. Twice what DESIGN says at
@@ -230,10 +231,7 @@ impl Runs {
 
     /// The name of a new run of a shard.
     fn next_name(&self, shard: usize) -> RunName {
-        RunName {
-            shard: u16::try_from(shard).unwrap_or(u16::MAX),
-            number: RunNumber(self.next.fetch_add(1, Ordering::Relaxed)),
-        }
+        run_name(shard, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     fn add(&self, run: Run) -> Arc<Run> {
