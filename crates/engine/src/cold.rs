@@ -146,7 +146,7 @@ pub struct Picked {
 
 /// A block that was written and synced, to be put in force.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct Written<E = (MessageId, u32)> {
     /// Its number in the file.
     pub number: u32,
     /// Ordinal of its first entry.
@@ -154,21 +154,12 @@ pub struct Written {
     pub queue: QueueId,
     pub state_index: StateIndex,
     /// Its messages, in order, and the number under which each was chosen.
-    pub entries: Vec<(MessageId, u32)>,
+    pub entries: Vec<E>,
 }
 
-/// A block of a run that takes the place of others.
-#[derive(Clone, Debug)]
-pub struct Rewritten {
-    /// Its number in the file.
-    pub number: u32,
-    /// Ordinal of its first entry.
-    pub ordinal: u32,
-    pub queue: QueueId,
-    pub state_index: StateIndex,
-    /// Its messages, in order, and where each comes from.
-    pub entries: Vec<(EntryFacts, RunId, u32)>,
-}
+/// A block of a run that takes the place of others: its messages, in order, and where each comes
+/// from.
+pub type Rewritten = Written<(EntryFacts, RunId, u32)>;
 
 /// Something the engine needs from a run before it can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
