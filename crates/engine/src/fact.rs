@@ -353,9 +353,9 @@ pub enum Fact {
     },
 }
 
-/// Facts that change a message, and where that stood.
+/// Facts that change a message, and more; with where the message stood.
 macro_rules! change_of_message {
-    ($at:ident) => {
+    ($at:ident $(, $more:ident)*) => {
         Fact::Removed { $at, .. }
             | Fact::Leased { $at, .. }
             | Fact::Reheld { $at, .. }
@@ -369,6 +369,7 @@ macro_rules! change_of_message {
             | Fact::Committed { $at }
             | Fact::Pending { $at, .. }
             | Fact::Edited { $at, .. }
+            $(| Fact::$more { $at, .. })*
     };
 }
 
@@ -423,9 +424,7 @@ impl Fact {
             | Fact::Image(message, _)
             | Fact::Restored(message)
             | Fact::Arrived { message, .. } => Some(message.queue),
-            change_of_message!(at) | Fact::Loaded { at, .. } | Fact::Touched { at, .. } => {
-                Some(at.queue)
-            }
+            change_of_message!(at, Loaded, Touched) => Some(at.queue),
         }
     }
 
