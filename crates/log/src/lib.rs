@@ -25,6 +25,7 @@ mod failure;
 mod files;
 mod frame;
 mod frames;
+mod head;
 mod local;
 mod lock;
 mod narrow;
