@@ -428,7 +428,7 @@ impl Engine {
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
         let awaits = [
             self.awaits.next_deadline(),
-            self.lease_waits.next_deadline(),
+            self.lease_waits.waits.next_deadline(),
         ];
         for at in awaits.into_iter().flatten() {
             next = next.min(at);
@@ -482,8 +482,8 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries, &mut step);
         self.remove_expired(&mut cx);
         self.reading.forget(client_id);
-        self.awaits.remove(client_id);
-        self.lease_waits.remove(client_id);
+        self.awaits.waits.remove(client_id);
+        self.lease_waits.waits.remove(client_id);
         for queue in self.waiters.forget(client_id, &mut self.store) {
             self.forget_unused(queue);
         }

@@ -214,7 +214,7 @@ impl Engine {
             snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
             tracked: self.store.tracks.len() as u64,
-            result_waiters: self.awaits.len() as u64,
+            result_waiters: self.awaits.waits.len() as u64,
             replies: self.replies,
             held: self.store.dependencies.len() as u64,
             dedupe_ids: self.store.dedupe_records.len() as u64,
