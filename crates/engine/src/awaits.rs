@@ -97,7 +97,8 @@ impl Awaits {
     pub(crate) fn messages(&self) -> impl Iterator<Item = (MessageId, QueueId)> {
         let mut last = None;
         let ClientWaits { of, clients, .. } = &self.waits;
-        let all = of.iter().map(move |(id, client)| (*id, clients[client].more));
+        let all = of.iter();
+        let all = all.map(move |(id, client)| (*id, clients[client].more));
         all.filter(move |(id, _)| last.replace(*id) != Some(*id))
     }
 

@@ -258,11 +258,10 @@ impl Engine {
             Fact::QueueFlushed { queue, .. }
             | Fact::QueuePurged { queue, .. }
             | Fact::QueueDropped { queue, .. } => Some(Fate::Purges(*queue)),
-            Fact::Moved { at, to, why, .. } if !ends_by(*why) => self
-                .awaits
-                .waits
-                .has(at.id)
-                .then_some(Fate::Goes(at.id, *to)),
+            Fact::Moved { at, to, why, .. } if !ends_by(*why) => {
+                let is_awaited = self.awaits.waits.has(at.id);
+                is_awaited.then_some(Fate::Goes(at.id, *to))
+            }
             _ => {
                 let (id, _) = end_in(fact)?;
                 let result = self.awaits.waits.has(id).then(|| self.result_in(fact))?;
