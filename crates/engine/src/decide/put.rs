@@ -702,16 +702,18 @@ impl Engine {
                 continue;
             }
             let (queue, kind, dedupe_record) = left.key;
-            let fact = Fact::Remembered {
-                queue,
-                kind,
-                dedupe_record,
-                id: number,
-                until: left.until,
-                scope: left.scope,
-                sum: left.sum,
-            };
-            self.fact(cx, fact);
+            self.fact(
+                cx,
+                Fact::Remembered {
+                    queue,
+                    kind,
+                    dedupe_record,
+                    id: number,
+                    until: left.until,
+                    scope: left.scope,
+                    sum: left.sum,
+                },
+            );
         }
         cx.wake(id);
         number

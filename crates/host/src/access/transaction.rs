@@ -14,7 +14,7 @@ use quintet_types::{
 
 use super::afar::Parents;
 use super::several::BatchShards;
-use super::{Access, Decided, Route, refused_at_once};
+use super::{Access, Decided, Route};
 use crate::Required;
 
 /// The part of one shard, and where its puts stood among all.
@@ -92,7 +92,7 @@ impl Access<'_> {
         match then.map(|then| *then) {
             None => {}
             Some(Command::Transaction(_)) => {
-                return refused_at_once(CommandError::NotPermitted);
+                return super::refused_at_once(CommandError::NotPermitted);
             }
             Some(Command::PutMany(list)) => {
                 many = Some(list.len());
