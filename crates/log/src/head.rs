@@ -1,4 +1,4 @@
-//! What the headers of a segment and of a run have at the same places.
+//! The fields that the headers of a segment and of a run have at the same places.
 
 use crate::{LogError, Result, frame::u32_at};
 
@@ -6,7 +6,7 @@ const VERSION: u16 = 1;
 const WRITTEN_BY: &str = concat!("quintet ", env!("CARGO_PKG_VERSION"));
 const WRITTEN_BY_BYTES: usize = 32;
 
-/// Fills these places in; its own must have been filled in before, as the checksum is the last.
+/// Fills these fields in. The others have been filled in before: the checksum is over all.
 pub(crate) fn seal(out: &mut [u8], magic: &[u8; 8], shard: u16, number: u32) {
     out[..8].copy_from_slice(magic);
     out[8..10].copy_from_slice(&VERSION.to_le_bytes());
