@@ -144,13 +144,8 @@ impl Engine {
         self.idle_least = rests.filter(|&ms| ms > 0).min().unwrap_or(0);
         self.store.keep_ends(settings.ends_max as usize);
         self.settings = settings;
-        let queues: Vec<QueueId> = self
-            .store
-            .queues
-            .iter()
-            .flatten()
-            .map(|queue| queue.id)
-            .collect();
+        let queues = self.store.queues.iter().flatten();
+        let queues: Vec<QueueId> = queues.map(|queue| queue.id).collect();
         for queue in queues {
             self.resettle(queue);
             // Nobody else tells those who wait that a limit or a pause is gone.
@@ -657,11 +652,8 @@ impl Engine {
 
     /// Messages and deduplication records whose newest image lies in `segment_ref`.
     pub fn segment_refs_live(&self, segment_ref: SegmentRef) -> u64 {
-        self.store
-            .segment_refs
-            .get(&segment_ref)
-            .copied()
-            .unwrap_or(0)
+        let live = self.store.segment_refs.get(&segment_ref);
+        live.copied().unwrap_or(0)
     }
 
     /// The oldest segment something live lies in.

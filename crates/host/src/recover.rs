@@ -540,12 +540,9 @@ impl Replay {
                     let found = bodies.entry(id).or_default();
                     // Its message lives where its oldest chunk does, or a
                     // retirement would pass it by.
-                    let oldest = found
-                        .places
-                        .iter()
-                        .flatten()
-                        .map(|position| position.segment);
-                    let oldest = oldest.min().unwrap_or(segment_ref.0);
+                    let places = found.places.iter().flatten();
+                    let oldest = places.map(|position| position.segment).min();
+                    let oldest = oldest.unwrap_or(segment_ref.0);
                     let body = found
                         .body
                         .get_or_insert_with(|| LargeBody::new(id, len, oldest));
@@ -604,11 +601,8 @@ impl Replay {
                     body.len()
                 );
             }
-            let segment_ref = places
-                .iter()
-                .map(|position| position.segment)
-                .min()
-                .unwrap_or(0);
+            let segments = places.iter().map(|position| position.segment);
+            let segment_ref = segments.min().unwrap_or(0);
             body.set_places(places, segment_ref);
             bodies.insert(id, body);
         }

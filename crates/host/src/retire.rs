@@ -366,11 +366,8 @@ impl Core {
         // An upload may have added places since; both happen under this lock.
         let mut places = body.places();
         places[index] = chunk_place(placed, position.len as usize);
-        let segment_ref = places
-            .iter()
-            .map(|position| position.segment)
-            .min()
-            .unwrap_or(0);
+        let segments = places.iter().map(|position| position.segment);
+        let segment_ref = segments.min().unwrap_or(0);
         body.set_places(places, segment_ref);
         true
     }

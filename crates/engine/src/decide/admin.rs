@@ -643,11 +643,8 @@ fn kicked_state_index(state: ListState) -> Option<StateIndex> {
 
 /// The message's attributes with the changes in place, sorted.
 pub(super) fn merged(message: &Message, changes: Vec<AttrChange>) -> Vec<Attr> {
-    let mut attrs = message
-        .extra
-        .as_ref()
-        .map(|extra| extra.attrs.clone())
-        .unwrap_or_default();
+    let extra = message.extra.as_ref();
+    let mut attrs = extra.map_or_else(Vec::new, |extra| extra.attrs.clone());
     for (name, value) in changes {
         let at = attrs.binary_search_by(|(other, _)| other.cmp(&name));
         match (at, value) {

@@ -409,12 +409,8 @@ impl Engine {
     /// Every run whose file is needed.
     pub fn needed_runs(&self) -> Vec<RunId> {
         let cold = &self.store.cold;
-        let mut runs: Vec<RunId> = cold
-            .runs
-            .keys()
-            .chain(cold.bodies.keys())
-            .copied()
-            .collect();
+        let runs = cold.runs.keys().chain(cold.bodies.keys());
+        let mut runs: Vec<RunId> = runs.copied().collect();
         runs.sort_unstable();
         runs.dedup();
         runs

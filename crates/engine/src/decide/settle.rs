@@ -556,11 +556,8 @@ impl Engine {
         }
         let slot = self.store.slot(id).ok_or(CommandError::NotFound)?;
         let message = self.store.messages.at(slot);
-        let span = self
-            .store
-            .leases
-            .get(&slot)
-            .map_or(0, |lease| lease.span_ms);
+        let lease = self.store.leases.get(&slot);
+        let span = lease.map_or(0, |lease| lease.span_ms);
         if message.cancelled().is_some() {
             return Err(CommandError::NotFound);
         }
@@ -713,11 +710,7 @@ impl Engine {
 
     pub(crate) fn expiry_queue(&self, queue: QueueId) -> Option<Name> {
         let queue = self.store.queue(queue)?;
-        queue
-            .live
-            .settings
-            .expire_to
-            .clone()
-            .filter(|name| *name != queue.name)
+        let to = queue.live.settings.expire_to.clone();
+        to.filter(|name| *name != queue.name)
     }
 }

@@ -282,16 +282,11 @@ impl Engine {
         client_id: ClientId,
         name: &'a Name,
     ) -> impl Iterator<Item = MessageId> + 'a {
-        let held = self
-            .store
-            .held
-            .get(&client_id)
-            .map_or(&[][..], SmallVec::as_slice);
+        let held = self.store.held.get(&client_id);
+        let held = held.map_or(&[][..], SmallVec::as_slice);
         held.iter().copied().filter(move |&id| {
-            let queue = self
-                .store
-                .message(id)
-                .and_then(|m| self.store.queue(m.queue));
+            let message = self.store.message(id);
+            let queue = message.and_then(|m| self.store.queue(m.queue));
             queue.is_some_and(|queue| queue.name == *name)
         })
     }

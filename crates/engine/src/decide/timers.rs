@@ -324,17 +324,12 @@ impl Engine {
             },
         };
         let end = (self.now + 1, MessageId(0));
-        let due: Vec<MessageId> = self
-            .store
-            .expiries
-            .range(..end)
-            .take(MANY)
-            .map(|&(_, id)| id)
-            .filter(|&id| {
-                let message = self.store.message(id);
-                message.is_some_and(|m| only.is_none_or(|queue| m.queue == queue))
-            })
-            .collect();
+        let due = self.store.expiries.range(..end).take(MANY);
+        let due = due.map(|&(_, id)| id).filter(|&id| {
+            let message = self.store.message(id);
+            message.is_some_and(|m| only.is_none_or(|queue| m.queue == queue))
+        });
+        let due: Vec<MessageId> = due.collect();
         for &id in &due {
             self.expire(cx, id);
         }

@@ -455,12 +455,9 @@ impl Engine {
         self.advance(now);
         self.pending_decisions = pending_decisions;
         #[expect(clippy::disallowed_methods, reason = "they are sorted")]
-        let mut over: Vec<MessageId> = self
-            .pending
-            .iter()
-            .filter(|&(_, &kind)| !pending_decisions.wants(kind))
-            .map(|(&id, _)| id)
-            .collect();
+        let pending = self.pending.iter();
+        let over = pending.filter(|&(_, &kind)| !pending_decisions.wants(kind));
+        let mut over: Vec<MessageId> = over.map(|(&id, _)| id).collect();
         // In the same order each time.
         over.sort_unstable();
         let mut step = Step::default();
