@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quintet_log::{Epoch, LogError, Position};
 
 use crate::{
-    Ends, Moment, Result, Seq, Stream, Ticks, World,
+    Ends, EntryLookup, Moment, ReplyFn, Result, Seq, Stream, Ticks, World,
     resolve::Kind,
     window::{Act, Stop, Window},
 };
@@ -158,34 +158,33 @@ impl Appender {
     }
 
     fn run(&self, act: Act) {
-        let itself = Weak::clone(&self.itself);
         match act {
             Act::Append { sent, entry } => {
-                let callback = move |answer| {
-                    if let Some(appender) = itself.upgrade() {
-                        appender.change(|window, now| window.answered(now, sent, answer));
-                    }
-                };
-                self.stream
-                    .append(sent.seq.before(), entry, Box::new(callback));
+                let callback =
+                    self.callback(move |window, now, answer| window.answered(now, sent, answer));
+                self.stream.append(sent.seq.before(), entry, callback);
             }
             Act::Get(seq) => {
-                let callback = move |found| {
-                    if let Some(appender) = itself.upgrade() {
-                        appender.change(|window, now| window.found(now, seq, &found));
-                    }
-                };
-                self.stream.get(seq, Box::new(callback));
+                let callback = self.callback(move |window, now, found: EntryLookup| {
+                    window.found(now, seq, &found);
+                });
+                self.stream.get(seq, callback);
             }
-            Act::Ends => {
-                let callback = move |ends| {
-                    if let Some(appender) = itself.upgrade() {
-                        appender.change(|window, now| window.ends(now, ends));
-                    }
-                };
-                self.stream.ends(Box::new(callback));
-            }
+            Act::Ends => self.stream.ends(self.callback(Window::ends)),
         }
+    }
+
+    /// Changes the window by an answer of the stream.
+    fn callback<T: 'static>(
+        &self,
+        change: impl FnOnce(&mut Window, Moment, T) + Send + 'static,
+    ) -> ReplyFn<T> {
+        let itself = Weak::clone(&self.itself);
+        Box::new(move |answer| {
+            if let Some(appender) = itself.upgrade() {
+                appender.change(|window, now| change(window, now, answer));
+            }
+        })
     }
 
     /// Returns when everything before `end` is durable.

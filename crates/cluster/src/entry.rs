@@ -1,7 +1,7 @@
 //! An entry: 48 bytes and a frame, or a part of one. The layout is the table in
 //! `docs/cluster-format.md`.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use quintet_log::{Epoch, Position, SegmentNumber};
 
 use crate::{Beginning, ClusterId, Seq, Writer};
@@ -98,12 +98,13 @@ impl<'a> Entry<'a> {
         if !matches!(head[4], SILENT | VERSION) {
             return Err(Refused::Version(head[4]));
         }
-        let found = u32_at(head, 44);
+        let found = (&head[44..]).get_u32_le();
         if checksum(cluster, &head[..44], carried) != found {
             return Err(Refused::Checksum);
         }
-        let (bits, len) = (head[5], u32_at(head, 40) as usize);
-        let part = u16::from_le_bytes([head[6], head[7]]);
+        let (bits, len) = (head[5], (&head[40..]).get_u32_le() as usize);
+        let mut rest = &head[6..];
+        let part = rest.get_u16_le();
         let (begins, more) = (bits & BEGINS != 0, bits & MORE != 0);
         let pads = bits & PADS != 0;
         let fits = len == carried.len() && len <= PART_BYTES && pads == (len == 0);
@@ -120,11 +121,11 @@ impl<'a> Entry<'a> {
                 more,
                 pads,
                 part,
-                writer: Writer(u64_at(head, 8)),
-                epoch: Epoch(u64_at(head, 16)),
-                position: Position(u64_at(head, 24)),
-                segment: SegmentNumber(u32_at(head, 32)),
-                chain: u32_at(head, 36),
+                writer: Writer(rest.get_u64_le()),
+                epoch: Epoch(rest.get_u64_le()),
+                position: Position(rest.get_u64_le()),
+                segment: SegmentNumber(rest.get_u32_le()),
+                chain: rest.get_u32_le(),
             },
             checksum: found,
             carried,
@@ -135,18 +136,6 @@ impl<'a> Entry<'a> {
 fn checksum(cluster: ClusterId, head: &[u8], carried: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&cluster.0.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, head), carried)
-}
-
-fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
-    let mut four = [0; 4];
-    four.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(four)
-}
-
-fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
-    let mut eight = [0; 8];
-    eight.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(eight)
 }
 
 /// An owner's hand: turns its frames into entries that are chained.
@@ -181,7 +170,8 @@ impl Author {
                     ..self.header(position, segment)
                 };
                 let entry = header.encode(self.cluster, carried);
-                self.chain = checksum_of(&entry);
+                // The checksum that it carries.
+                self.chain = (&entry[44..]).get_u32_le();
                 entry
             })
     }
@@ -209,13 +199,6 @@ impl Author {
             chain: self.chain,
         }
     }
-}
-
-/// The checksum an entry of ours carries.
-fn checksum_of(entry: &[u8]) -> u32 {
-    let mut four = [0; 4];
-    four.copy_from_slice(&entry[44..HEADER_BYTES]);
-    u32::from_le_bytes(four)
 }
 
 /// Why an entry is not believed. A reader stops there.

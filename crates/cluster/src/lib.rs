@@ -25,7 +25,6 @@ mod copy;
 mod doubts;
 pub mod entry;
 mod inbox;
-mod mem;
 mod member;
 mod open;
 mod ownership;
@@ -42,7 +41,6 @@ mod window;
 mod world;
 
 pub use blobs::{Blobs, CachedRuns};
-pub use mem::MemStream;
 pub use member::{Duty, Member, Membership, Owned};
 pub use open::{Fences, StreamStore};
 pub use ownership::{Action, Claimed, Event, Ownership, Successor, Timing};

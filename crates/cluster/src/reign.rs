@@ -1,6 +1,7 @@
 //! Frames of the log's own: claims, heartbeats and handoffs. Their payload is in
 //! `docs/cluster-format.md`.
 
+use bytes::Buf as _;
 use quintet_log::{Epoch, FrameBuf, FrameKind, SegmentNumber};
 
 use crate::{Seq, Writer};
@@ -116,22 +117,22 @@ fn write_name(name: &str, out: &mut Vec<u8>) {
 }
 
 fn handoff(mut rest: &[u8]) -> Option<String> {
-    let len = usize::from(u8::from_le_bytes(*chunk(&mut rest)?));
-    let to = text(&mut rest, len)?;
+    let len = rest.try_get_u8().ok()?;
+    let to = text(&mut rest, len.into())?;
     rest.is_empty().then_some(to)
 }
 
 fn claim(mut rest: &[u8], tells: bool) -> Option<(Claim, Option<Beginning>)> {
-    let epoch = u64::from_le_bytes(*chunk(&mut rest)?);
-    let writer = u64::from_le_bytes(*chunk(&mut rest)?);
-    let node = usize::from(u8::from_le_bytes(*chunk(&mut rest)?));
-    let node = text(&mut rest, node)?;
-    let peer_address = usize::from(u16::from_le_bytes(*chunk(&mut rest)?));
-    let peer_address = text(&mut rest, peer_address)?;
+    let epoch = rest.try_get_u64_le().ok()?;
+    let writer = rest.try_get_u64_le().ok()?;
+    let node = rest.try_get_u8().ok()?;
+    let node = text(&mut rest, node.into())?;
+    let peer_address = rest.try_get_u16_le().ok()?;
+    let peer_address = text(&mut rest, peer_address.into())?;
     let from = match tells {
         true => Some(Beginning {
-            segment: SegmentNumber(u32::from_le_bytes(*chunk(&mut rest)?)),
-            seq: Seq(u64::from_le_bytes(*chunk(&mut rest)?)),
+            segment: SegmentNumber(rest.try_get_u32_le().ok()?),
+            seq: Seq(rest.try_get_u64_le().ok()?),
         }),
         false => None,
     };
@@ -142,12 +143,6 @@ fn claim(mut rest: &[u8], tells: bool) -> Option<(Claim, Option<Beginning>)> {
         peer_address,
     };
     rest.is_empty().then_some((claim, from))
-}
-
-fn chunk<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-    let (first, later) = rest.split_first_chunk()?;
-    *rest = later;
-    Some(first)
 }
 
 fn text(rest: &mut &[u8], len: usize) -> Option<String> {

@@ -2,99 +2,74 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashMap;
-
 use quintet_types::{ClientId, MessageId, MessageResult, Ms, Outcome, Principal, QueueId};
 
-/// A client that waits.
+/// A client that waits for one message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Await {
+pub(crate) struct ClientWait<M> {
     pub(crate) principal: Principal,
-    /// Where the message is.
-    pub(crate) queue: QueueId,
+    pub(crate) id: MessageId,
     /// When the client gives up.
     pub(crate) until: Ms,
+    pub(crate) more: M,
 }
 
-/// All of them. A client waits for one message at a time.
-#[derive(Debug, Default)]
-pub(crate) struct Awaits {
-    of: BTreeMap<(MessageId, ClientId), Await>,
-    /// An index over `of`.
-    clients: HashMap<ClientId, MessageId, foldhash::fast::RandomState>,
-    /// When each gives up. An index over `of`.
+/// Clients that each wait for one message at a time.
+#[derive(Debug)]
+pub(crate) struct ClientWaits<M> {
+    clients: BTreeMap<ClientId, ClientWait<M>>,
+    /// An index over `clients`.
+    pub(crate) of: BTreeSet<(MessageId, ClientId)>,
+    /// When each gives up. An index over `clients`.
     deadlines: BTreeSet<(Ms, ClientId)>,
-    /// Outcomes that are delivered at the end of the step.
-    notifications: Vec<(ClientId, Principal, Outcome)>,
 }
 
-impl Awaits {
+impl<M> Default for ClientWaits<M> {
+    fn default() -> Self {
+        Self {
+            clients: BTreeMap::new(),
+            of: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+        }
+    }
+}
+
+impl<M: Copy> ClientWaits<M> {
     pub(crate) fn len(&self) -> usize {
-        self.of.len()
+        self.clients.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.clients.is_empty()
     }
 
     /// Enters a client, in place of an earlier wait of the same client.
-    pub(crate) fn add(&mut self, client_id: ClientId, id: MessageId, wait: Await) {
+    pub(crate) fn add(&mut self, client_id: ClientId, wait: ClientWait<M>) {
         self.remove(client_id);
+        self.of.insert((wait.id, client_id));
         self.deadlines.insert((wait.until, client_id));
-        self.clients.insert(client_id, id);
-        self.of.insert((id, client_id), wait);
+        self.clients.insert(client_id, wait);
     }
 
     /// Takes a client out; `None`: it does not wait.
-    pub(crate) fn remove(&mut self, client_id: ClientId) -> Option<Await> {
-        let id = self.clients.remove(&client_id)?;
-        let wait = self.of.remove(&(id, client_id));
-        let wait = wait.expect("a client that waits for a message is found by the message");
+    pub(crate) fn remove(&mut self, client_id: ClientId) -> Option<ClientWait<M>> {
+        let wait = self.clients.remove(&client_id)?;
+        self.of.remove(&(wait.id, client_id));
         self.deadlines.remove(&(wait.until, client_id));
         Some(wait)
     }
 
-    /// Clients that wait for this message.
-    fn of(&self, id: MessageId) -> Vec<ClientId> {
+    /// Clients that wait for this message, with their waits.
+    pub(crate) fn of(&self, id: MessageId) -> Vec<(ClientId, ClientWait<M>)> {
         let own = (id, ClientId(0))..=(id, ClientId(u64::MAX));
-        self.of.range(own).map(|((_, client), _)| *client).collect()
+        let own = self.of.range(own);
+        own.map(|(_, client)| (*client, self.clients[client]))
+            .collect()
     }
 
     pub(crate) fn has(&self, id: MessageId) -> bool {
         let own = (id, ClientId(0))..=(id, ClientId(u64::MAX));
         self.of.range(own).next().is_some()
-    }
-
-    /// The messages that clients wait for, each once, with the queue of each.
-    pub(crate) fn messages(&self) -> impl Iterator<Item = (MessageId, QueueId)> {
-        let mut last = None;
-        let all = self.of.iter().map(|((id, _), wait)| (*id, wait.queue));
-        all.filter(move |(id, _)| last.replace(*id) != Some(*id))
-    }
-
-    /// The message is in another queue, or has another id.
-    pub(crate) fn renamed(&mut self, id: MessageId, is_now: MessageId, queue: Option<QueueId>) {
-        for client_id in self.of(id) {
-            if let Some(mut wait) = self.remove(client_id) {
-                wait.queue = queue.unwrap_or(wait.queue);
-                self.add(client_id, is_now, wait);
-            }
-        }
-    }
-
-    /// The message has ended.
-    pub(crate) fn ended(&mut self, result: &MessageResult) {
-        for client_id in self.of(result.id) {
-            self.notify(client_id, Outcome::Result(Box::new(result.clone())));
-        }
-    }
-
-    /// The wait of a client is over.
-    pub(crate) fn notify(&mut self, client_id: ClientId, outcome: Outcome) {
-        if let Some(wait) = self.remove(client_id) {
-            self.notifications
-                .push((client_id, wait.principal, outcome));
-        }
     }
 
     /// A client whose time is over by now.
@@ -103,10 +78,57 @@ impl Awaits {
         (*at <= now).then_some(*client_id)
     }
 
+    /// When the first gives up.
+    pub(crate) fn next_deadline(&self) -> Option<Ms> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+}
+
+/// Clients that wait for results, with the queue where each one's message is.
+#[derive(Debug, Default)]
+pub(crate) struct Awaits {
+    pub(crate) waits: ClientWaits<QueueId>,
+    /// Outcomes that are delivered at the end of the step.
+    notifications: Vec<(ClientId, Principal, Outcome)>,
+}
+
+impl Awaits {
+    /// The messages that clients wait for, each once, with the queue of each.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (MessageId, QueueId)> {
+        let mut last = None;
+        let ClientWaits { of, clients, .. } = &self.waits;
+        let all = of.iter();
+        let all = all.map(move |(id, client)| (*id, clients[client].more));
+        all.filter(move |(id, _)| last.replace(*id) != Some(*id))
+    }
+
+    /// The message is in another queue, or has another id.
+    pub(crate) fn renamed(&mut self, id: MessageId, is_now: MessageId, queue: Option<QueueId>) {
+        for (client_id, mut wait) in self.waits.of(id) {
+            (wait.id, wait.more) = (is_now, queue.unwrap_or(wait.more));
+            self.waits.add(client_id, wait);
+        }
+    }
+
+    /// The message has ended.
+    pub(crate) fn ended(&mut self, result: &MessageResult) {
+        for (client_id, _) in self.waits.of(result.id) {
+            self.notify(client_id, Outcome::Result(Box::new(result.clone())));
+        }
+    }
+
+    /// The wait of a client is over.
+    pub(crate) fn notify(&mut self, client_id: ClientId, outcome: Outcome) {
+        if let Some(wait) = self.waits.remove(client_id) {
+            self.notifications
+                .push((client_id, wait.principal, outcome));
+        }
+    }
+
     /// When the next step is needed.
     pub(crate) fn next_deadline(&self) -> Option<Ms> {
         match self.notifications.is_empty() {
-            true => self.deadlines.first().map(|(at, _)| *at),
+            true => self.waits.next_deadline(),
             false => Some(Ms(0)),
         }
     }

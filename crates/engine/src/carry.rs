@@ -308,10 +308,7 @@ impl Engine {
         };
         let Some(queue) = queue else { return };
         self.record_queue(cx, queue);
-        let logged = self
-            .store
-            .queue(queue)
-            .is_some_and(|queue| !queue.live.settings.memory);
+        let logged = !self.store.expect_queue(queue).live.settings.memory;
         let from = message.id;
         if !is_new {
             message.extra_mut().born = message.born();

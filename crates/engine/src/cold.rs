@@ -14,9 +14,15 @@ pub struct BlockAt {
     pub ordinal: u32,
 }
 
+impl BlockAt {
+    pub(crate) fn of(run: RunId, ordinal: u32) -> Self {
+        Self { run, ordinal }
+    }
+}
+
 /// The engine's knowledge of a block that it has not read. All messages of a block are of one state
 /// index of one queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Block {
     /// Its number in the file.
     pub number: u32,
@@ -52,18 +58,9 @@ impl Block {
         Self {
             number,
             ordinal,
-            count: 0,
             queue,
             state_index,
-            first: (0, 0, MessageId(0)),
-            last: (0, 0, MessageId(0)),
-            live: 0,
-            bytes: 0,
-            urgent: 0,
-            apart: 0,
-            keyed: false,
-            expires: None,
-            created: Ms(0),
+            ..Self::default()
         }
     }
 
@@ -149,7 +146,7 @@ pub struct Picked {
 
 /// A block that was written and synced, to be put in force.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct Written<E = (MessageId, u32)> {
     /// Its number in the file.
     pub number: u32,
     /// Ordinal of its first entry.
@@ -157,21 +154,12 @@ pub struct Written {
     pub queue: QueueId,
     pub state_index: StateIndex,
     /// Its messages, in order, and the number under which each was chosen.
-    pub entries: Vec<(MessageId, u32)>,
+    pub entries: Vec<E>,
 }
 
-/// A block of a run that takes the place of others.
-#[derive(Clone, Debug)]
-pub struct Rewritten {
-    /// Its number in the file.
-    pub number: u32,
-    /// Ordinal of its first entry.
-    pub ordinal: u32,
-    pub queue: QueueId,
-    pub state_index: StateIndex,
-    /// Its messages, in order, and where each comes from.
-    pub entries: Vec<(EntryFacts, RunId, u32)>,
-}
+/// A block of a run that takes the place of others: its messages, in order, and where each comes
+/// from.
+pub type Rewritten = Written<(EntryFacts, RunId, u32)>;
 
 /// Something the engine needs from a run before it can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]

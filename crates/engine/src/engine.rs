@@ -144,13 +144,8 @@ impl Engine {
         self.idle_least = rests.filter(|&ms| ms > 0).min().unwrap_or(0);
         self.store.keep_ends(settings.ends_max as usize);
         self.settings = settings;
-        let queues: Vec<QueueId> = self
-            .store
-            .queues
-            .iter()
-            .flatten()
-            .map(|queue| queue.id)
-            .collect();
+        let queues = self.store.queues.iter().flatten();
+        let queues: Vec<QueueId> = queues.map(|queue| queue.id).collect();
         for queue in queues {
             self.resettle(queue);
             // Nobody else tells those who wait that a limit or a pause is gone.
@@ -428,7 +423,7 @@ impl Engine {
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
         let awaits = [
             self.awaits.next_deadline(),
-            self.lease_waits.next_deadline(),
+            self.lease_waits.waits.next_deadline(),
         ];
         for at in awaits.into_iter().flatten() {
             next = next.min(at);
@@ -482,8 +477,8 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries, &mut step);
         self.remove_expired(&mut cx);
         self.reading.forget(client_id);
-        self.awaits.remove(client_id);
-        self.lease_waits.remove(client_id);
+        self.awaits.waits.remove(client_id);
+        self.lease_waits.waits.remove(client_id);
         for queue in self.waiters.forget(client_id, &mut self.store) {
             self.forget_unused(queue);
         }
@@ -612,10 +607,7 @@ impl Engine {
     /// facts.
     pub fn contradicts(&self, fact: &Fact) -> Option<String> {
         if let Fact::RunImage { run, block, .. } = fact {
-            let at = BlockAt {
-                run: *run,
-                ordinal: block.ordinal,
-            };
+            let at = BlockAt::of(*run, block.ordinal);
             let here = self.store.cold.block(at).map_or(0, |here| here.row.live);
             return (here != block.live).then(|| {
                 format!(
@@ -660,11 +652,8 @@ impl Engine {
 
     /// Messages and deduplication records whose newest image lies in `segment_ref`.
     pub fn segment_refs_live(&self, segment_ref: SegmentRef) -> u64 {
-        self.store
-            .segment_refs
-            .get(&segment_ref)
-            .copied()
-            .unwrap_or(0)
+        let live = self.store.segment_refs.get(&segment_ref);
+        live.copied().unwrap_or(0)
     }
 
     /// The oldest segment something live lies in.

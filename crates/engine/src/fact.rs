@@ -353,6 +353,26 @@ pub enum Fact {
     },
 }
 
+/// Facts that change a message, and more; with where the message stood.
+macro_rules! change_of_message {
+    ($at:ident $(, $more:ident)*) => {
+        Fact::Removed { $at, .. }
+            | Fact::Leased { $at, .. }
+            | Fact::Reheld { $at, .. }
+            | Fact::Released { $at, .. }
+            | Fact::Buried { $at, .. }
+            | Fact::Archived { $at, .. }
+            | Fact::Kicked { $at }
+            | Fact::Freed { $at, .. }
+            | Fact::Moved { $at, .. }
+            | Fact::Sent { $at, .. }
+            | Fact::Committed { $at }
+            | Fact::Pending { $at, .. }
+            | Fact::Edited { $at, .. }
+            $(| Fact::$more { $at, .. })*
+    };
+}
+
 impl Fact {
     /// Where the message stood that it changes.
     pub(crate) fn at(&self) -> Option<&At> {
@@ -361,19 +381,7 @@ impl Fact {
             reason = "all others bring a message, or are about none"
         )]
         match self {
-            Fact::Removed { at, .. }
-            | Fact::Leased { at, .. }
-            | Fact::Reheld { at, .. }
-            | Fact::Released { at, .. }
-            | Fact::Buried { at, .. }
-            | Fact::Archived { at, .. }
-            | Fact::Kicked { at }
-            | Fact::Freed { at, .. }
-            | Fact::Moved { at, .. }
-            | Fact::Sent { at, .. }
-            | Fact::Committed { at }
-            | Fact::Pending { at, .. }
-            | Fact::Edited { at, .. } => Some(at),
+            change_of_message!(at) => Some(at),
             _ => None,
         }
     }
@@ -416,21 +424,7 @@ impl Fact {
             | Fact::Image(message, _)
             | Fact::Restored(message)
             | Fact::Arrived { message, .. } => Some(message.queue),
-            Fact::Removed { at, .. }
-            | Fact::Leased { at, .. }
-            | Fact::Reheld { at, .. }
-            | Fact::Loaded { at, .. }
-            | Fact::Touched { at, .. }
-            | Fact::Released { at, .. }
-            | Fact::Buried { at, .. }
-            | Fact::Archived { at, .. }
-            | Fact::Kicked { at }
-            | Fact::Freed { at, .. }
-            | Fact::Moved { at, .. }
-            | Fact::Sent { at, .. }
-            | Fact::Committed { at }
-            | Fact::Pending { at, .. }
-            | Fact::Edited { at, .. } => Some(at.queue),
+            change_of_message!(at, Loaded, Touched) => Some(at.queue),
         }
     }
 

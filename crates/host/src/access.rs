@@ -62,9 +62,7 @@ impl Access<'_> {
         let is_logged = !matches!(command, Command::Refer { .. });
         if !core.is_available() && is_logged && !leaves(&command) {
             core.unavailable.fetch_add(1, Ordering::Relaxed);
-            // It rests on nothing in the log, and waits for nothing.
-            let refused = Outcome::Refused(CommandError::Unavailable);
-            return Decided::Now(refused, Name::default(), Required::default());
+            return refused_at_once(CommandError::Unavailable);
         }
         let decided = match core.are_permits_checked() {
             true => self.decide_permitted(caller, command),
@@ -301,6 +299,12 @@ fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
     Decided::Now(outcome, name, required)
 }
 
+/// An error that rests on nothing in the log, and waits for nothing.
+fn refused_at_once(command_error: CommandError) -> Decided {
+    let refused = Outcome::Refused(command_error);
+    Decided::Now(refused, Name::default(), Required::default())
+}
+
 /// True for what only takes its caller out of lines.
 fn leaves(command: &Command) -> bool {
     matches!(command, Command::StopWaiting | Command::Watch(None))
@@ -334,23 +338,17 @@ fn join(a: Outcome, b: Outcome) -> Outcome {
 }
 
 fn add(sum: &mut ShardStats, other: &ShardStats) {
-    sum.queues += other.queues;
-    sum.queues_made += other.queues_made;
-    sum.queues_dropped += other.queues_dropped;
-    sum.queues_expired += other.queues_expired;
+    macro_rules! add {
+        ($($field:ident),*) => {
+            $(sum.$field += other.$field;)*
+        };
+    }
+    add! {
+        queues, queues_made, queues_dropped, queues_expired, waiters, sent, memory_bytes,
+        snapshot_bytes, batches, tracked, result_waiters, replies, held, dedupe_ids, batches_waiting
+    }
     sum.last_id = sum.last_id.max(other.last_id);
     sum.gauges.add(&other.gauges);
     sum.totals.add(&other.totals);
-    sum.waiters += other.waiters;
-    sum.sent += other.sent;
-    sum.memory_bytes += other.memory_bytes;
-    sum.snapshot_bytes += other.snapshot_bytes;
     sum.cold.add(&other.cold);
-    sum.batches += other.batches;
-    sum.tracked += other.tracked;
-    sum.result_waiters += other.result_waiters;
-    sum.replies += other.replies;
-    sum.held += other.held;
-    sum.dedupe_ids += other.dedupe_ids;
-    sum.batches_waiting += other.batches_waiting;
 }

@@ -67,12 +67,8 @@ impl Bodies {
                 .iter()
                 .any(|position| position.segment <= through)
         };
-        known
-            .bodies
-            .values()
-            .filter(|body| old(body))
-            .cloned()
-            .collect()
+        let bodies = known.bodies.values();
+        bodies.filter(|body| old(body)).cloned().collect()
     }
 }
 

@@ -103,10 +103,7 @@ impl Committer {
                 let payload = self.frame.payload_mut();
                 (self.frame.count, self.last) = fill(payload, &mut self.taken);
             }
-            let stamp = Stamp {
-                epoch: self.epoch,
-                time_ms: core.clock.now().0,
-            };
+            let stamp = self.stamp(core);
             if self.frame.count == 0 {
                 // Only replies wait for it.
                 match self.log.heartbeat(stamp) {
@@ -286,20 +283,23 @@ impl Committer {
         core.log_work.raise();
     }
 
-    /// Says that the log's owner lives.
-    pub(crate) fn heartbeat(&mut self, core: &Core) -> Result<(), LogError> {
-        self.log.heartbeat(Stamp {
+    /// The stamp of a frame that is appended now.
+    fn stamp(&self, core: &Core) -> Stamp {
+        Stamp {
             epoch: self.epoch,
             time_ms: core.clock.now().0,
-        })
+        }
+    }
+
+    /// Says that the log's owner lives.
+    pub(crate) fn heartbeat(&mut self, core: &Core) -> Result<(), LogError> {
+        let stamp = self.stamp(core);
+        self.log.heartbeat(stamp)
     }
 
     /// Says that its owner goes.
     pub(crate) fn handoff(&mut self, core: &Core, to: &str) -> Result<(), LogError> {
-        let stamp = Stamp {
-            epoch: self.epoch,
-            time_ms: core.clock.now().0,
-        };
+        let stamp = self.stamp(core);
         self.log.handoff(stamp, to)
     }
 
@@ -327,10 +327,7 @@ impl Committer {
         if core.has_failed() {
             return Err(Committed::Failed);
         }
-        let stamp = Stamp {
-            epoch: self.epoch,
-            time_ms: core.clock.now().0,
-        };
+        let stamp = self.stamp(core);
         let expected = self.log.end();
         match self.log.append(expected, stamp, frame) {
             Ok(placed) => {

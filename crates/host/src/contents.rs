@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use quintet_engine::{Engine, Fact};
-use quintet_log::run::{Run, RunName, RunNumber};
+use quintet_log::run::{Run, RunName};
 use quintet_log::{Disk, Epoch, Finding, LocalLog, Options, ReplayFrame, Storage};
 use quintet_types::{Body, Message, Ms, Name, QueueId, Removal, RunId, SegmentRef, Settings};
 
@@ -67,16 +67,7 @@ impl Contents {
 
     /// The runs that hold messages, sorted.
     pub fn needed(&self) -> Vec<RunName> {
-        let engines = self.0.engines.iter().enumerate();
-        engines
-            .flat_map(|(shard, engine)| {
-                let runs = engine.needed_runs().into_iter();
-                runs.map(move |run| RunName {
-                    shard: u16::try_from(shard).expect("there are 255 shards at most"),
-                    number: RunNumber(run.0),
-                })
-            })
-            .collect()
+        self.0.needed_runs()
     }
 
     fn engine(&self, run: RunName) -> Option<&Engine> {

@@ -74,11 +74,8 @@ impl Timer {
                 return true;
             }
             let sleep = Duration::from_millis((next - now).min(SLEEP_MAX_MS));
-            stopped = self
-                .changed
-                .wait_timeout(stopped, sleep)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            let woken = self.changed.wait_timeout(stopped, sleep);
+            stopped = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -65,6 +65,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use quintet_engine::Engine;
 use quintet_log::run::RunName;
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 use quintet_types::{
@@ -471,6 +472,16 @@ impl Core {
     /// Waits for the lock of the shard with this index; `work` is for the metrics.
     pub(crate) fn lock(&self, shard: usize, work: Work) -> Locked<'_> {
         self.shards[shard].lock(work)
+    }
+
+    /// One slice of work on a shard's engine, behind those who wait ([`ShardLock::lock_last`]).
+    pub(crate) fn in_engine<T>(
+        &self,
+        shard: usize,
+        work: Work,
+        slice: impl FnOnce(&mut Engine) -> T,
+    ) -> T {
+        slice(&mut self.shards[shard].lock_last(work).engine)
     }
 
     /// The shards' numbers of these clients, in their order. It is short for some hundred of them.

@@ -296,10 +296,7 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
     let (mut open, mut bad) = (BTreeMap::new(), Vec::new());
     for (number, shard) in shards.iter().enumerate() {
         for run in shard.engine.needed_runs() {
-            let name = RunName {
-                shard: u16::try_from(number).unwrap_or(u16::MAX),
-                number: RunNumber(run.0),
-            };
+            let name = run_name(number, run.0);
             match open_run(&shard.engine, &**storage, name) {
                 Ok(opened) => drop(open.insert(run.0, Arc::new(opened))),
                 Err(error) => bad.push(format!("{error:#}")),
@@ -319,6 +316,13 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
         next.unwrap_or(1),
         budget,
     ))
+}
+
+pub(super) fn run_name(shard: usize, number: u32) -> RunName {
+    RunName {
+        shard: u16::try_from(shard).unwrap_or(u16::MAX),
+        number: RunNumber(number),
+    }
 }
 
 fn living(rows: &[Block]) -> u64 {
@@ -438,11 +442,8 @@ impl Replay {
     pub fn needed_runs(&self) -> Vec<RunName> {
         let engines = self.engines.iter().enumerate();
         let runs = engines.flat_map(|(shard, engine)| {
-            let shard = u16::try_from(shard).unwrap_or(u16::MAX);
-            engine.needed_runs().into_iter().map(move |run| RunName {
-                shard,
-                number: RunNumber(run.0),
-            })
+            let runs = engine.needed_runs().into_iter();
+            runs.map(move |run| run_name(shard, run.0))
         });
         runs.collect()
     }
@@ -539,12 +540,9 @@ impl Replay {
                     let found = bodies.entry(id).or_default();
                     // Its message lives where its oldest chunk does, or a
                     // retirement would pass it by.
-                    let oldest = found
-                        .places
-                        .iter()
-                        .flatten()
-                        .map(|position| position.segment);
-                    let oldest = oldest.min().unwrap_or(segment_ref.0);
+                    let places = found.places.iter().flatten();
+                    let oldest = places.map(|position| position.segment).min();
+                    let oldest = oldest.unwrap_or(segment_ref.0);
                     let body = found
                         .body
                         .get_or_insert_with(|| LargeBody::new(id, len, oldest));
@@ -603,11 +601,8 @@ impl Replay {
                     body.len()
                 );
             }
-            let segment_ref = places
-                .iter()
-                .map(|position| position.segment)
-                .min()
-                .unwrap_or(0);
+            let segments = places.iter().map(|position| position.segment);
+            let segment_ref = segments.min().unwrap_or(0);
             body.set_places(places, segment_ref);
             bodies.insert(id, body);
         }

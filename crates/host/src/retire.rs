@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use quintet_engine::Space;
+use quintet_engine::{Engine, Space};
 use quintet_log::{FrameBuf, FrameKind, SegmentNumber, SpareState, Spares};
 use quintet_types::{ChunkPlace, LargeBody, SegmentRef};
 
@@ -260,28 +260,23 @@ impl Core {
     /// True if so much lives in the segment that a run is worth a file.
     fn lives_much_in(&self, segment: u32) -> bool {
         const FEW: u64 = 64;
-        let messages: u64 = self
-            .shards
-            .iter()
-            .map(|shard| {
-                shard
-                    .lock_last(Work::Retire)
-                    .engine
-                    .segment_refs_live(SegmentRef(segment))
-            })
-            .sum();
+        let messages: u64 = self.live_in(segment).sum();
         messages > FEW || !self.bodies.with_chunks_through(segment).is_empty()
     }
 
     /// True if something in the segment must still be remembered.
     fn lives_in(&self, segment: u32) -> bool {
-        self.shards.iter().any(|shard| {
-            shard
-                .lock_last(Work::Retire)
-                .engine
-                .segment_refs_live(SegmentRef(segment))
-                > 0
-        }) || !self.bodies.with_chunks_through(segment).is_empty()
+        self.live_in(segment).any(|live| live > 0)
+            || !self.bodies.with_chunks_through(segment).is_empty()
+    }
+
+    /// How many messages of each shard live in the segment.
+    fn live_in(&self, segment: u32) -> impl Iterator<Item = u64> {
+        let shards = 0..self.shards.len();
+        shards.map(move |shard| {
+            let live = |engine: &mut Engine| engine.segment_refs_live(SegmentRef(segment));
+            self.in_engine(shard, Work::Retire, live)
+        })
     }
 
     /// True if there is room for copies. The disks of a shared log are others', and what makes it
@@ -371,11 +366,8 @@ impl Core {
         // An upload may have added places since; both happen under this lock.
         let mut places = body.places();
         places[index] = chunk_place(placed, position.len as usize);
-        let segment_ref = places
-            .iter()
-            .map(|position| position.segment)
-            .min()
-            .unwrap_or(0);
+        let segments = places.iter().map(|position| position.segment);
+        let segment_ref = segments.min().unwrap_or(0);
         body.set_places(places, segment_ref);
         true
     }

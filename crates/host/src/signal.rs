@@ -43,11 +43,8 @@ impl Signal {
             if left.is_zero() {
                 return false;
             }
-            guard = self
-                .raised
-                .wait_timeout(guard, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            let woken = self.raised.wait_timeout(guard, left);
+            guard = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }

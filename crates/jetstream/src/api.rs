@@ -194,16 +194,13 @@ impl Config {
                 faults.push(format!("{what} is {is}, not {want}"));
             }
         };
-        check("subjects", &found.subjects, &self.subjects);
-        check("retention", &found.retention, &self.retention);
-        check("storage", &found.storage, &self.storage);
-        check("discard", &found.discard, &self.discard);
-        check("max_msgs", &found.max_msgs, &self.max_msgs);
-        check("max_age", &found.max_age, &self.max_age);
-        check("deny_delete", &found.deny_delete, &self.deny_delete);
-        check("allow_direct", &found.allow_direct, &self.allow_direct);
-        check("compression", &found.compression, &self.compression);
-        check("republish", &found.republish, &self.republish);
+        macro_rules! check {
+            ($($field:ident),*) => {
+                $(check(stringify!($field), &found.$field, &self.$field);)*
+            };
+        }
+        check! { subjects, retention, storage, discard, max_msgs, max_age }
+        check! { deny_delete, allow_direct, compression, republish }
         if found.num_replicas < self.num_replicas {
             faults.push(format!(
                 "it has {} replicas, not {}",

@@ -88,12 +88,8 @@ impl Slots {
     /// Closes the file longest unused when too many are open; never one that somebody holds, as
     /// retiring a segment must see that.
     fn close_one(&mut self) {
-        let open = self
-            .by_number
-            .values()
-            .filter(|slot| slot.file.is_some())
-            .count();
-        if open <= OPEN_MAX {
+        let slots = self.by_number.values();
+        if slots.filter(|slot| slot.file.is_some()).count() <= OPEN_MAX {
             return;
         }
         let unheld = |slot: &&mut Slot| {
@@ -101,12 +97,8 @@ impl Slots {
                 .as_ref()
                 .is_some_and(|file| Arc::strong_count(file) == 1)
         };
-        if let Some(slot) = self
-            .by_number
-            .values_mut()
-            .filter(unheld)
-            .min_by_key(|slot| slot.used)
-        {
+        let unheld = self.by_number.values_mut().filter(unheld);
+        if let Some(slot) = unheld.min_by_key(|slot| slot.used) {
             slot.file = None;
         }
     }

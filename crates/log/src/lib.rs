@@ -1,8 +1,8 @@
 //! The log: what a Quintet server must remember, in order, as frames of opaque bytes.
 //!
 //! [`Log`] is the contract. [`LocalLog`] keeps segments in a directory (`docs/log-format.md`
-//! describes every byte), [`MemLog`] is its twin for tests. Nothing here knows of messages,
-//! queues, clocks or sockets: time and storage are arguments.
+//! describes every byte). Nothing here knows of messages, queues, clocks or sockets: time and
+//! storage are arguments.
 //!
 //! Layers, from the bottom: [`storage`](Storage), `frame`, `segment`, `scan` (reading frames from
 //! a file), `local` (appending), `recovery` (opening), `spares`, and beside them `check`, `repair`
@@ -25,9 +25,9 @@ mod failure;
 mod files;
 mod frame;
 mod frames;
+mod head;
 mod local;
 mod lock;
-mod mem;
 mod narrow;
 mod recovery;
 mod repair;
@@ -46,7 +46,6 @@ pub use error::LogError;
 pub use frame::{FRAME_HEADER_BYTES, FrameBuf, FrameKind, FrameView, PAYLOAD_BYTES_MAX};
 pub use local::{LocalLog, LocalStore, Options};
 pub use lock::DirLock;
-pub use mem::{MemLog, MemStore};
 pub use recovery::{Cut, Recovery};
 pub use repair::{RepairSummary, repair};
 pub use spares::{SpareState, Spares};

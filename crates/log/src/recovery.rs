@@ -141,12 +141,8 @@ pub(crate) fn recover(
     let mut recovery = Recovery::default();
     let mut segments: VecDeque<Segment> = files.iter().map(Segment::empty).collect();
     let mut window = Window::default();
-    let mut synced = files
-        .iter()
-        .map(|file| file.header.synced_through)
-        .max()
-        .unwrap_or_default()
-        .max(known.durable);
+    let synced = files.iter().map(|file| file.header.synced_through);
+    let mut synced = synced.max().unwrap_or_default().max(known.durable);
     let last_number = files.last().map(|last| last.header.number);
     let last_number = last_number.max(strays.files.last().map(|last| last.number));
     let last_number = last_number.max(extent.map(|extent| extent.newest));

@@ -4,8 +4,7 @@ use std::{io::ErrorKind, sync::Arc};
 
 use crate::error::OfStorage as _;
 use crate::{
-    LogError, Position, Result, SegmentNumber, Storage, StorageFile,
-    frame::{u32_at, u64_at},
+    LogError, Position, Result, SegmentNumber, Storage, StorageFile, frame::u64_at, head,
     storage::read_full,
 };
 
@@ -18,11 +17,8 @@ pub(crate) const HEADER_LEN: usize = SEGMENT_HEADER_BYTES as usize;
 
 const COPY_BYTES: usize = 2048;
 const MAGIC: &[u8; 8] = b"QUINTLOG";
-const VERSION: u16 = 1;
-const WRITTEN_BY: &str = concat!("quintet ", env!("CARGO_PKG_VERSION"));
 /// Far beyond any log (four exabytes).
 const POSITION_MAX: u64 = 1 << 62;
-const WRITTEN_BY_BYTES: usize = 32;
 
 /// A segment's header, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,19 +53,12 @@ pub(crate) struct ReadHeader {
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; COPY_BYTES];
-        out[..8].copy_from_slice(MAGIC);
-        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        out[10..12].copy_from_slice(&self.shard.to_le_bytes());
-        out[12..16].copy_from_slice(&self.number.0.to_le_bytes());
         out[24..32].copy_from_slice(&self.salt.to_le_bytes());
         out[32..40].copy_from_slice(&self.first.0.to_le_bytes());
         out[40..48].copy_from_slice(&self.created_ms.to_le_bytes());
         out[48..56].copy_from_slice(&self.synced_through.0.to_le_bytes());
         out[88..96].copy_from_slice(&self.made.to_le_bytes());
-        let writer = &WRITTEN_BY.as_bytes()[..WRITTEN_BY.len().min(WRITTEN_BY_BYTES)];
-        out[56..56 + writer.len()].copy_from_slice(writer);
-        let crc = crc32c::crc32c(&out[..COPY_BYTES - 4]);
-        out[COPY_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        head::seal(&mut out, MAGIC, self.shard, self.number.0);
         out.extend_from_within(..);
         out
     }
@@ -133,39 +122,22 @@ impl SegmentHeader {
         if bytes[..8] != *MAGIC {
             return Ok(Err("it does not begin as a segment does"));
         }
-        if u32_at(bytes, COPY_BYTES - 4) != crc32c::crc32c(&bytes[..COPY_BYTES - 4]) {
-            return Ok(Err("the header's checksum is wrong"));
-        }
-        let newer = |what| {
-            let writer = String::from_utf8_lossy(&bytes[56..56 + WRITTEN_BY_BYTES]);
-            let written_by = writer.trim_end_matches('\0').to_owned();
-            Err(LogError::NewerFormat {
-                file: name.to_owned(),
-                what,
-                written_by,
+        let found = head::read(bytes, name)?;
+        Ok(found.and_then(|(shard, number)| {
+            // Nothing of this size is ever written; refusing it here keeps sums from overflowing.
+            let (first, synced) = (u64_at(bytes, 32), u64_at(bytes, 48));
+            if first > POSITION_MAX || synced > first || number == u32::MAX {
+                return Err("the header is not one this version writes");
+            }
+            Ok(Self {
+                shard,
+                number: SegmentNumber(number),
+                salt: u64_at(bytes, 24),
+                first: Position(first),
+                created_ms: u64_at(bytes, 40),
+                synced_through: Position(synced),
+                made: u64_at(bytes, 88),
             })
-        };
-        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
-        if version != VERSION {
-            return newer(format!("format version {version}"));
-        }
-        let features = u32_at(bytes, 16);
-        if features != 0 {
-            return newer(format!("feature flags {features:#x}"));
-        }
-        // Nothing of this size is ever written; refusing it here keeps sums from overflowing.
-        let (first, synced) = (u64_at(bytes, 32), u64_at(bytes, 48));
-        if first > POSITION_MAX || synced > first || u32_at(bytes, 12) == u32::MAX {
-            return Ok(Err("the header is not one this version writes"));
-        }
-        Ok(Ok(Self {
-            shard: u16::from_le_bytes([bytes[10], bytes[11]]),
-            number: SegmentNumber(u32_at(bytes, 12)),
-            salt: u64_at(bytes, 24),
-            first: Position(u64_at(bytes, 32)),
-            created_ms: u64_at(bytes, 40),
-            synced_through: Position(u64_at(bytes, 48)),
-            made: u64_at(bytes, 88),
         }))
     }
 }

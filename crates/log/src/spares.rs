@@ -131,10 +131,9 @@ impl Spares {
                 if complete {
                     pool.low.store(false, Ordering::Release);
                 }
-                Ok(if !pool.wants() {
-                    SpareState::Ready
-                } else {
-                    SpareState::Filling
+                Ok(match pool.wants() {
+                    true => SpareState::Filling,
+                    false => SpareState::Ready,
                 })
             }
             Err(error @ LogError::NoSpace { .. }) => {

@@ -17,23 +17,18 @@ pub struct Epoch(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentNumber(pub u32);
 
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+/// Numbers that are shown as such.
+macro_rules! shown {
+    ($($type:ident),*) => {
+        $(impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        })*
+    };
 }
 
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for SegmentNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+shown!(Position, Epoch, SegmentNumber);
 
 /// Writer and time of a frame. Both come from the caller: the log has no clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

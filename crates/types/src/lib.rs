@@ -82,10 +82,10 @@ pub use settings::{
     AT_ONCE_MS, DeadLetter, Groups, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull,
 };
 pub use shards::{SHARD_SHIFT, shard_of_id, shard_of_queue};
-pub use state_index::{ColdStats, Order, StateIndex, TURN_SHIFT};
+pub use state_index::{Order, StateIndex, TURN_SHIFT};
 pub use stats::{
-    ClientStats, Dependant, DependantPage, HeldKey, Left, MessageStats, NamePage, QueueGauges,
-    QueuePage, QueueSetup, QueueStats, QueueTotals, ShardStats, StatsReply, TakeLimit,
+    ClientStats, ColdStats, Dependant, DependantPage, HeldKey, Left, MessageStats, NamePage,
+    QueueGauges, QueuePage, QueueSetup, QueueStats, QueueTotals, ShardStats, StatsReply, TakeLimit,
 };
 pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use tie::{BatchId, Role, Tie};

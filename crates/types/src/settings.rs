@@ -308,12 +308,7 @@ impl Overrides {
         macro_rules! set_bits {
             ($($field:ident),* $(,)?) => { [$(self.$field.is_some()),*] };
         }
-        let set_bits = each_override!(set_bits);
-        set_bits
-            .iter()
-            .enumerate()
-            .map(|(at, &is)| u64::from(is) << at)
-            .sum()
+        bits_of(&each_override!(set_bits))
     }
 
     /// Makes these `None`.
@@ -331,12 +326,7 @@ impl Overrides {
         macro_rules! newly {
             ($($field:ident),* $(,)?) => { [$(self.$field.is_some() && self.$field != before.$field),*] };
         }
-        let newly = each_override!(newly);
-        newly
-            .iter()
-            .enumerate()
-            .map(|(at, &is)| u64::from(is) << at)
-            .sum()
+        bits_of(&each_override!(newly))
     }
 
     /// Whether `newer` may take the place of these where `locked` are locked.
@@ -365,6 +355,12 @@ impl Overrides {
         each_override!(merge);
         self.tags = (!tags.is_empty()).then_some(tags);
     }
+}
+
+/// The first of these is the lowest bit.
+fn bits_of(are_set: &[bool]) -> u64 {
+    let bits = are_set.iter().enumerate();
+    bits.map(|(at, &is)| u64::from(is) << at).sum()
 }
 
 /// Which queues a rule is about.

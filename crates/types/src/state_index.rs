@@ -14,9 +14,10 @@ pub const TURN_SHIFT: u32 = 12;
 
 coded! {
     /// A queue's messages in one state, as they are sorted in a run.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
     pub enum StateIndex, "state index" {
         /// Ready to be taken.
+        #[default]
         Ready = 0,
         /// Ready, but leaves only with a companion.
         NotSelectable = 1,
@@ -56,31 +57,5 @@ impl StateIndex {
                 message.id,
             ),
         }
-    }
-}
-
-/// How cold messages stand, for statistics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ColdStats {
-    /// Runs in force.
-    pub runs: u64,
-    /// Blocks in force.
-    pub blocks: u64,
-    /// Blocks whose messages are in memory as well.
-    pub loaded: u64,
-    /// Messages in runs, those in memory as well included.
-    pub messages: u64,
-    /// Messages in blocks that could not be read.
-    pub damaged: u64,
-}
-
-impl ColdStats {
-    /// Adds those of another shard.
-    pub fn add(&mut self, other: &Self) {
-        self.runs += other.runs;
-        self.blocks += other.blocks;
-        self.loaded += other.loaded;
-        self.messages += other.messages;
-        self.damaged += other.damaged;
     }
 }

@@ -5,7 +5,6 @@ use crate::id::{MessageId, QueueId};
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::settings::{Overrides, QueueSettings};
-use crate::state_index::ColdStats;
 use crate::time::Ms;
 
 macro_rules! counters {
@@ -157,6 +156,22 @@ counters! {
         /// Clients that refer to it as one they take from (beanstalkd
         /// *watching*).
         watchers,
+    }
+}
+
+counters! {
+    /// How cold messages stand, for statistics.
+    ColdStats {
+        /// Runs in force.
+        runs,
+        /// Blocks in force.
+        blocks,
+        /// Blocks whose messages are in memory as well.
+        loaded,
+        /// Messages in runs, those in memory as well included.
+        messages,
+        /// Messages in blocks that could not be read.
+        damaged,
     }
 }
 

@@ -71,8 +71,8 @@ pub(super) const CLUSTER: &[Planted] = planted![
         => "            if let Some(how) = &store.damage {\n                verdict.notes.push(format!(\n";
         ["--lib" "each_fault_is_in_the_verdict"]
     "compression-accepted": "a stream with compression is used"
-        "crates/jetstream/src/api.rs":
-        "        check(\"compression\", &found.compression, &self.compression);\n" => "";
+        "crates/jetstream/src/api.rs": "allow_direct, compression, republish"
+        => "allow_direct, republish";
         ["--lib" "settings_that_may_lose_messages_are_named"]
     "old-servers-accepted": "any version of nats-server is new enough"
         "crates/nodes/src/checks.rs": "    numbers(version) >= least\n"

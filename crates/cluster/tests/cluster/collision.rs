@@ -1,6 +1,7 @@
 //! A late entry of the old owner arrives exactly when the new one's log ends where it was sent to.
 
 use crate::common;
+use crate::mem::MemStream;
 
 use std::sync::{
     Arc, Mutex,
@@ -10,7 +11,7 @@ use std::sync::{
 use bytes::Bytes;
 use common::{CLUSTER, Node, passes_on, store};
 use quintet_cluster::{
-    Answer, Fences, MemStream, ReplyFn, Seq, Stream,
+    Answer, Fences, ReplyFn, Seq, Stream,
     reader::{Read, Reader},
 };
 use quintet_log::LogError;

@@ -1,13 +1,14 @@
 //! Entries that a stream's log refuses, and its behaviour when there is no room.
 
 use crate::common;
+use crate::mem::MemStream;
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc::channel};
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Node, body, passes_on, store};
-use quintet_cluster::{Answer, ClusterId, Fences, MemStream, ReplyFn, Seq, Stream, World};
+use quintet_cluster::{Answer, ClusterId, Fences, ReplyFn, Seq, Stream, World};
 use quintet_log::{Log, LogError, SegmentNumber, Shared as _, Stamp, Storage as _};
 use quintet_sim::{
     cluster::SimWorld,

@@ -4,6 +4,7 @@ mod blobs;
 mod collision;
 mod command_errors;
 mod common;
+mod mem;
 mod members;
 mod seats;
 mod stream_conformance;

@@ -1,8 +1,10 @@
 //! The suite every log must pass, over each kind of stream.
 
+use crate::mem::MemStream;
+
 use std::sync::Arc;
 
-use quintet_cluster::{Limits, MemStream, Threads};
+use quintet_cluster::{Limits, Threads};
 use quintet_sim::{
     Random,
     cluster::{Faults, Over, SimStream, SimWorld},

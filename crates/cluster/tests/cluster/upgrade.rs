@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quintet_cluster::{
-    Claim, Ends, Fences, MemStream, Reign, Seq, Stream as _, Writer,
+    Claim, Ends, Fences, Reign, Seq, Stream as _, Writer,
     entry::{Entry, Header},
     reader::{Read, Reader},
 };
@@ -15,6 +15,7 @@ use quintet_sim::{
 };
 
 use crate::common::{CLUSTER, Frame, Node, store};
+use crate::mem::MemStream;
 
 /// An owner of version 1.
 pub(crate) struct Old {

@@ -1,54 +1,10 @@
 //! A queue's own settings: a bit per setting that is given, then their values.
 
 use super::FactError;
+use super::field::{Field, Part, fields};
 use super::read::Reader;
 use super::write::Writer;
-use quintet_types::{
-    DeadLetter, Groups, Name, OnRepeat, Overrides, Rate, RetryOn, Scope, Tags, WhenFull,
-    each_override,
-};
-
-/// A value that can stand in the list.
-trait Field: Sized {
-    fn write(&self, w: &mut Writer<'_>);
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError>;
-}
-
-impl Field for u32 {
-    fn write(&self, w: &mut Writer<'_>) {
-        w.number(u64::from(*self));
-    }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        r.small("setting")
-    }
-}
-
-impl Field for u64 {
-    fn write(&self, w: &mut Writer<'_>) {
-        w.number(*self);
-    }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        r.number()
-    }
-}
-
-impl Field for bool {
-    fn write(&self, w: &mut Writer<'_>) {
-        w.flag(*self);
-    }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        r.flag()
-    }
-}
-
-impl Field for Name {
-    fn write(&self, w: &mut Writer<'_>) {
-        w.bytes(self.as_bytes());
-    }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        Ok(Name::new(r.bytes()?))
-    }
-}
+use quintet_types::{DeadLetter, Name, Overrides, RetryOn, Tags, WhenFull, each_override};
 
 impl Field for DeadLetter {
     fn write(&self, w: &mut Writer<'_>) {
@@ -58,7 +14,7 @@ impl Field for DeadLetter {
             DeadLetter::To(name) => w.bytes(name.as_bytes()),
         }
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+    fn read(r: &mut Reader<'_>, _name: &'static str) -> Result<Self, FactError> {
         let name = Name::new(r.bytes()?);
         Ok(if name.is_empty() {
             DeadLetter::Bury
@@ -68,55 +24,17 @@ impl Field for DeadLetter {
     }
 }
 
-impl Field for WhenFull {
-    fn write(&self, w: &mut Writer<'_>) {
-        w.flag(*self == WhenFull::DropOldest);
-    }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        Ok(if r.flag()? {
-            WhenFull::DropOldest
-        } else {
-            WhenFull::Refuse
-        })
-    }
+fields! {
+    WhenFull:
+        |w, when_full| w.flag(*when_full == WhenFull::DropOldest),
+        |r, _name| Ok(match r.flag()? {
+            true => WhenFull::DropOldest,
+            false => WhenFull::Refuse,
+        });
+    RetryOn:
+        |w, retry_on| w.number(u64::from(retry_on.bits())),
+        |r, name| RetryOn::of_bits(r.small(name)?).ok_or(FactError::BadField(name));
 }
-
-impl Field for Rate {
-    fn write(&self, w: &mut Writer<'_>) {
-        w.number(u64::from(self.count));
-        w.number(self.per_ms);
-    }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        Ok(Rate {
-            count: r.small("setting")?,
-            per_ms: r.number()?,
-        })
-    }
-}
-
-impl Field for RetryOn {
-    fn write(&self, w: &mut Writer<'_>) {
-        w.number(u64::from(self.bits()));
-    }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        RetryOn::of_bits(r.small("setting")?).ok_or(FactError::BadField("setting"))
-    }
-}
-
-macro_rules! coded_fields {
-    ($($kind:ty),*) => {
-        $(impl Field for $kind {
-            fn write(&self, w: &mut Writer<'_>) {
-                w.coded(*self);
-            }
-            fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-                r.coded()
-            }
-        })*
-    };
-}
-
-coded_fields!(Scope, OnRepeat, Groups);
 
 impl Field for Tags {
     fn write(&self, w: &mut Writer<'_>) {
@@ -126,7 +44,7 @@ impl Field for Tags {
             w.bytes(value);
         }
     }
-    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+    fn read(r: &mut Reader<'_>, _name: &'static str) -> Result<Self, FactError> {
         let mut tags = Tags::default();
         for _ in 0..r.number()? {
             let name = r.bytes()?;
@@ -136,25 +54,25 @@ impl Field for Tags {
     }
 }
 
-macro_rules! fields {
+macro_rules! settings {
     ($($field:ident),* $(,)?) => {
-        pub(super) fn write(w: &mut Writer<'_>, overrides: &Overrides) {
-            w.number(overrides.set_bits());
-            $(if let Some(value) = &overrides.$field { value.write(w); })*
-        }
+        impl Field for Overrides {
+            fn write(&self, w: &mut Writer<'_>) {
+                w.number(self.set_bits());
+                $(Part::write(&self.$field, w);)*
+            }
 
-        pub(super) fn read(r: &mut Reader<'_>) -> Result<Overrides, FactError> {
-            let mut bits = r.number()?;
-            let mut overrides = Overrides::default();
-            $(
-                if bits & 1 != 0 {
-                    overrides.$field = Some(Field::read(r)?);
-                }
-                bits >>= 1;
-            )*
-            if bits == 0 { Ok(overrides) } else { Err(FactError::BadField("settings")) }
+            fn read(r: &mut Reader<'_>, _name: &'static str) -> Result<Self, FactError> {
+                let mut bits = r.number()?;
+                let mut overrides = Overrides::default();
+                $(
+                    overrides.$field = Part::read_if(bits & 1 != 0, r, "setting")?;
+                    bits >>= 1;
+                )*
+                if bits == 0 { Ok(overrides) } else { Err(FactError::BadField("settings")) }
+            }
         }
     };
 }
 
-each_override!(fields);
+each_override!(settings);

@@ -1,7 +1,7 @@
 //! Primitive fields, incoming. Nothing is allocated before its bytes are seen.
 
-use super::{Coded, FactError};
-use quintet_types::{Attachment, Attr, Ms, varint};
+use super::FactError;
+use quintet_types::{Attachment, Attr, Coded, Ms, QueueId, varint};
 
 /// The value that this byte stands for.
 pub(super) fn of_byte<C: Coded>(byte: u8) -> Result<C, FactError> {
@@ -41,6 +41,16 @@ impl<'a> Reader<'a> {
 
     pub(super) fn small(&mut self, field: &'static str) -> Result<u32, FactError> {
         u32::try_from(self.number()?).map_err(|_| FactError::BadField(field))
+    }
+
+    pub(super) fn queue(&mut self) -> Result<QueueId, FactError> {
+        let number = self.small("queue")?;
+        // A table of queues is an array: a damaged number must not make it huge.
+        if number >= 1 << 28 {
+            Err(FactError::BadField("queue"))
+        } else {
+            Ok(QueueId(number))
+        }
     }
 
     pub(super) fn signed(&mut self) -> Result<i64, FactError> {

@@ -1,7 +1,6 @@
 //! Primitive fields, outgoing.
 
-use super::Coded;
-use quintet_types::{Attachment, Attr, Ms, varint};
+use quintet_types::{Attachment, Attr, Coded, Ms, varint};
 
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 

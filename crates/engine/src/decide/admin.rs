@@ -98,23 +98,12 @@ impl Engine {
                 Some((_, at, id)) => Edge::Excluded((Ms(at.max(0) as u64), id)),
             };
             let slots = map.range((from, Edge::Unbounded));
-            let before = |&(&(at, id), _): &(&(Ms, MessageId), &u32)| {
-                end.is_none_or(|end| (0, at.0 as i64, id) < end)
-            };
-            slots
-                .take_while(before)
-                .take(max)
-                .map(|(_, &slot)| slot)
-                .collect()
+            let orders = slots.map(|(&(at, id), &slot)| ((0, at.0 as i64, id), slot));
+            first_slots(orders, end, max)
         };
         let ordered = |map: &Ascending<Order, u32>| {
             let slots = map.range((from, Edge::Unbounded));
-            let before = |&(order, _): &(Order, &u32)| end.is_none_or(|end| order < end);
-            slots
-                .take_while(before)
-                .take(max)
-                .map(|(_, &slot)| slot)
-                .collect()
+            first_slots(slots.map(|(order, &slot)| (order, slot)), end, max)
         };
         match state_index {
             StateIndex::Ready => ordered(&queue.ready),
@@ -124,14 +113,8 @@ impl Engine {
             StateIndex::Buried => {
                 let from = after.map_or(0, |(_, turn, _)| turn as u64 + 1);
                 let slots = queue.buried.range(from..);
-                let before = |&(&turn, _): &(&u64, &u32)| {
-                    end.is_none_or(|(_, first, _)| (turn as i64) < first)
-                };
-                slots
-                    .take_while(before)
-                    .take(max)
-                    .map(|(_, &slot)| slot)
-                    .collect()
+                let slots = slots.map(|(&turn, &slot)| (turn as i64, slot));
+                first_slots(slots, end.map(|(_, first, _)| first), max)
             }
         }
     }
@@ -194,13 +177,11 @@ impl Engine {
             attachments: edit.attachments,
             ..Change::default()
         };
-        self.fact(
-            cx,
-            Fact::Edited {
-                at,
-                change: Box::new(change),
-            },
-        );
+        let fact = Fact::Edited {
+            at,
+            change: Box::new(change),
+        };
+        self.fact(cx, fact);
         cx.wake(at.queue);
         Ok(outcome)
     }
@@ -335,13 +316,11 @@ impl Engine {
             return Err(command_error);
         }
         self.record_queue(cx, id);
-        self.fact(
-            cx,
-            Fact::QueueConfigured {
-                queue: id,
-                overrides: Box::new(all),
-            },
-        );
+        let fact = Fact::QueueConfigured {
+            queue: id,
+            overrides: Box::new(all),
+        };
+        self.fact(cx, fact);
         self.resettle(id);
         cx.wake(id);
         Ok(Outcome::Done)
@@ -506,14 +485,12 @@ impl Engine {
         });
         let (line, peeks) = line.unwrap_or_default();
         let through = self.store.last_id();
-        self.fact(
-            cx,
-            Fact::QueueDropped {
-                queue: id,
-                through,
-                idle: false,
-            },
-        );
+        let fact = Fact::QueueDropped {
+            queue: id,
+            through,
+            idle: false,
+        };
+        self.fact(cx, fact);
         if named {
             // Also beyond the limits: they were there before.
             again.take_in();
@@ -644,6 +621,17 @@ impl Engine {
     }
 }
 
+/// The first `max` of these slots, up to what does not stand before `end`.
+fn first_slots<O: Ord>(
+    slots: impl Iterator<Item = (O, u32)>,
+    end: Option<O>,
+    max: usize,
+) -> Vec<u32> {
+    let before = |(order, _): &(O, u32)| end.as_ref().is_none_or(|end| order < end);
+    let slots = slots.take_while(before).take(max);
+    slots.map(|(_, slot)| slot).collect()
+}
+
 /// The state index a kick of messages in this state goes through.
 fn kicked_state_index(state: ListState) -> Option<StateIndex> {
     match state {
@@ -655,11 +643,8 @@ fn kicked_state_index(state: ListState) -> Option<StateIndex> {
 
 /// The message's attributes with the changes in place, sorted.
 pub(super) fn merged(message: &Message, changes: Vec<AttrChange>) -> Vec<Attr> {
-    let mut attrs = message
-        .extra
-        .as_ref()
-        .map(|extra| extra.attrs.clone())
-        .unwrap_or_default();
+    let extra = message.extra.as_ref();
+    let mut attrs = extra.map_or_else(Vec::new, |extra| extra.attrs.clone());
     for (name, value) in changes {
         let at = attrs.binary_search_by(|(other, _)| other.cmp(&name));
         match (at, value) {

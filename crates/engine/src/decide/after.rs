@@ -556,18 +556,16 @@ impl Engine {
             "message {} failed, and this one waited for its success",
             parent.0
         );
-        self.fact(
-            cx,
-            Fact::Released {
-                at,
-                priority: at.priority,
-                position: at.position,
-                due: None,
-                delay_ms: 0,
-                why: Return::Pending,
-                failed: Some(error.into_bytes().into()),
-            },
-        );
+        let fact = Fact::Released {
+            at,
+            priority: at.priority,
+            position: at.position,
+            due: None,
+            delay_ms: 0,
+            why: Return::Pending,
+            failed: Some(error.into_bytes().into()),
+        };
+        self.fact(cx, fact);
         self.dead_letter_now(cx, id);
     }
 

@@ -94,11 +94,8 @@ impl Engine {
 
     /// A batch that is here and may be seen.
     fn batch_of(&mut self, principal: Principal, id: BatchId) -> Result<&Batch, CommandError> {
-        let batch = self
-            .store
-            .batches
-            .get(id)
-            .ok_or(CommandError::BatchNotFound)?;
+        let batch = self.store.batches.get(id);
+        let batch = batch.ok_or(CommandError::BatchNotFound)?;
         if self.permits.is_some() {
             let made = batch.made.clone();
             if !self.may_see(principal, &made) {
@@ -157,11 +154,8 @@ impl Engine {
         if making.contains(&tie.batch) && tie.is_member() {
             return Ok(());
         }
-        let batch = self
-            .store
-            .batches
-            .get(tie.batch)
-            .filter(|_| tie.is_member());
+        let batch = self.store.batches.get(tie.batch);
+        let batch = batch.filter(|_| tie.is_member());
         let progress = batch.ok_or(CommandError::BatchNotFound)?.progress;
         match progress.takes_members() {
             true => Ok(()),
@@ -528,13 +522,11 @@ impl Engine {
         if event == Event::Success {
             progress.until = self.after(self.settings.batch_keep_ms);
         }
-        self.fact(
-            cx,
-            Fact::BatchProgress {
-                batch: id,
-                progress,
-            },
-        );
+        let fact = Fact::BatchProgress {
+            batch: id,
+            progress,
+        };
+        self.fact(cx, fact);
         self.notify_parent(cx, parent, |progress| {
             let left = match event {
                 Event::Complete => &mut progress.children_running,

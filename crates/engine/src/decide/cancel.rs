@@ -69,7 +69,7 @@ impl Engine {
         let waits = works && cancel.grace_ms > 0;
         // Clients that are notified get the reason from the message.
         let notifies = message.is_tracked() || message.reply_to().is_some();
-        if waits || notifies || self.awaits.has(id) || self.lease_waits.has(id) {
+        if waits || notifies || self.awaits.waits.has(id) || self.lease_waits.waits.has(id) {
             let reason = &cancel.reason;
             let cancelled = Some(Box::new(Cancelled {
                 until: self.after(cancel.grace_ms),

@@ -402,11 +402,8 @@ impl Engine {
             // It has nothing in runs.
             return;
         };
-        let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> = cold
-            .blocks(state_index)
-            .take(BLOCKS_AHEAD)
-            .map(|&(_, at)| at)
-            .collect();
+        let blocks = cold.blocks(state_index).take(BLOCKS_AHEAD);
+        let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> = blocks.map(|&(_, at)| at).collect();
         for at in blocks {
             self.want(at);
         }

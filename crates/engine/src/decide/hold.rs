@@ -181,14 +181,12 @@ impl Engine {
         let now = self.now;
         let until = (for_ms > 0).then(|| self.after(for_ms));
         let key = key.into();
-        self.fact(
-            cx,
-            Fact::KeyHeld {
-                queue,
-                key,
-                now,
-                until,
-            },
-        );
+        let fact = Fact::KeyHeld {
+            queue,
+            key,
+            now,
+            until,
+        };
+        self.fact(cx, fact);
     }
 }

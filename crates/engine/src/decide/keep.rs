@@ -249,23 +249,10 @@ impl Engine {
     /// Puts a written block in force: those of its messages that nothing
     /// happened to since they were chosen leave memory. Answers how many.
     pub fn evict<J: Journal>(&mut self, run: RunId, written: &Written, journal: &mut J) -> u32 {
-        let Written {
-            number,
-            ordinal,
-            queue,
-            state_index,
-            entries,
-        } = written;
-        let mut block = Block::new(*number, *ordinal, *queue, *state_index);
-        block.count = entry_count(entries.len());
-        let mut ids = Vec::with_capacity(entries.len());
-        for &(id, pick) in entries {
-            let message = self.store.message(id).filter(|m| m.pick() == pick);
-            ids.push(message.map_or(MessageId(0), |message| message.id));
-            if let Some(message) = message {
-                block.count_in(&EntryFacts::of(message, *state_index));
-            }
-        }
+        let (block, ids) = living_in(written, |&(id, pick)| {
+            let message = self.store.message(id).filter(|m| m.pick() == pick)?;
+            Some(EntryFacts::of(message, written.state_index))
+        });
         self.note_evicted(journal, run, block, ids)
     }
 
@@ -301,23 +288,9 @@ impl Engine {
             self.unload_run(run);
         }
         for rewritten in blocks {
-            let Rewritten {
-                number,
-                ordinal,
-                queue,
-                state_index,
-                entries,
-            } = rewritten;
-            let mut block = Block::new(*number, *ordinal, *queue, *state_index);
-            block.count = entry_count(entries.len());
-            let mut ids = Vec::with_capacity(entries.len());
-            for (entry, from, at) in entries {
-                let alive = self.is_alive_in(*from, *at);
-                ids.push(if alive { entry.id } else { MessageId(0) });
-                if alive {
-                    block.count_in(entry);
-                }
-            }
+            let (block, ids) = living_in(rewritten, |&(entry, from, at)| {
+                self.is_alive_in(from, at).then_some(entry)
+            });
             self.note_evicted(journal, run, block, ids);
         }
         for &run in old {
@@ -436,12 +409,8 @@ impl Engine {
     /// Every run whose file is needed.
     pub fn needed_runs(&self) -> Vec<RunId> {
         let cold = &self.store.cold;
-        let mut runs: Vec<RunId> = cold
-            .runs
-            .keys()
-            .chain(cold.bodies.keys())
-            .copied()
-            .collect();
+        let runs = cold.runs.keys().chain(cold.bodies.keys());
+        let mut runs: Vec<RunId> = runs.copied().collect();
         runs.sort_unstable();
         runs.dedup();
         runs
@@ -486,7 +455,27 @@ impl Share {
     }
 }
 
-/// How many entries a block that somebody wrote has.
-fn entry_count(entries: usize) -> u32 {
-    u32::try_from(entries).expect("blocks count their entries in 32 bits")
+/// A block with those of its entries that live, and the ids of all entries: 0 for the others.
+fn living_in<E>(
+    written: &Written<E>,
+    living: impl Fn(&E) -> Option<EntryFacts>,
+) -> (Block, Vec<MessageId>) {
+    let Written {
+        number,
+        ordinal,
+        queue,
+        state_index,
+        entries,
+    } = written;
+    let mut block = Block::new(*number, *ordinal, *queue, *state_index);
+    block.count = u32::try_from(entries.len()).expect("blocks count their entries in 32 bits");
+    let mut ids = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let living = living(entry);
+        ids.push(living.map_or(MessageId(0), |living| living.id));
+        if let Some(living) = living {
+            block.count_in(&living);
+        }
+    }
+    (block, ids)
 }

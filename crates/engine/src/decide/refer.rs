@@ -52,12 +52,8 @@ impl Engine {
 
     /// The client is gone, and its references with it.
     pub(crate) fn forget_references(&mut self, client_id: ClientId) {
-        for gone in self
-            .referrers
-            .by_client
-            .remove(&client_id)
-            .unwrap_or_default()
-        {
+        let gone = self.referrers.by_client.remove(&client_id);
+        for gone in gone.unwrap_or_default() {
             self.count_reference(gone, false);
             self.forget_unused(gone.queue);
         }

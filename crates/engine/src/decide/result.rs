@@ -8,7 +8,7 @@ use quintet_types::{
 
 use super::Stop;
 use super::cold::{Cold, durable};
-use crate::awaits::Await;
+use crate::awaits::ClientWait;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::step::Call;
@@ -56,12 +56,13 @@ impl Engine {
             return durable(Err(CommandError::TooManyWaiters));
         }
         self.follow();
-        let wait = Await {
+        let wait = ClientWait {
             principal: call.caller.principal,
-            queue,
+            id,
             until: self.after(wait_ms),
+            more: queue,
         };
-        self.awaits.add(client_id, id, wait);
+        self.awaits.waits.add(client_id, wait);
         Ok(Answer::Later)
     }
 
@@ -73,7 +74,7 @@ impl Engine {
         id: MessageId,
     ) -> Result<Outcome, CommandError> {
         let now = self.now;
-        let track = self.store.tracks.get(id).filter(|track| track.until > now);
+        let track = self.store.tracks.of(id).filter(|track| track.until > now);
         let ended = self.store.end_of(id);
         let (why, note) = (ended.as_ref().map(|end| end.why), track.map(|t| &t.note));
         let non_empty = |note: &[u8]| (!note.is_empty()).then(|| note.into());
@@ -258,11 +259,12 @@ impl Engine {
             | Fact::QueuePurged { queue, .. }
             | Fact::QueueDropped { queue, .. } => Some(Fate::Purges(*queue)),
             Fact::Moved { at, to, why, .. } if !ends_by(*why) => {
-                self.awaits.has(at.id).then_some(Fate::Goes(at.id, *to))
+                let is_awaited = self.awaits.waits.has(at.id);
+                is_awaited.then_some(Fate::Goes(at.id, *to))
             }
             _ => {
                 let (id, _) = end_in(fact)?;
-                let result = self.awaits.has(id).then(|| self.result_in(fact))?;
+                let result = self.awaits.waits.has(id).then(|| self.result_in(fact))?;
                 result.map(|result| Fate::Ends(Box::new(result)))
             }
         }
@@ -315,7 +317,7 @@ impl Engine {
     /// Ends the waits whose time is over.
     pub(crate) fn end_awaits(&mut self) {
         for _ in 0..STEPS {
-            let Some(client_id) = self.awaits.due(self.now) else {
+            let Some(client_id) = self.awaits.waits.due(self.now) else {
                 // No other is over.
                 return;
             };

@@ -161,13 +161,8 @@ impl Engine {
             };
             dropped = true;
             cx.step.drops_left = cx.step.drops_left.saturating_sub(1);
-            self.fact(
-                cx,
-                Fact::Removed {
-                    at,
-                    why: Removal::Discarded,
-                },
-            );
+            let why = Removal::Discarded;
+            self.fact(cx, Fact::Removed { at, why });
         }
         Ok(())
     }
@@ -225,11 +220,8 @@ impl Engine {
         self.replaced_are_here(puts.clone())?;
         let mut requested: BTreeMap<QueueId, (u64, u64)> = BTreeMap::new();
         for put in puts {
-            let Some(queue) = self
-                .store
-                .find(&put.queue)
-                .and_then(|id| self.store.queue(id))
-            else {
+            let queue = self.store.find(&put.queue);
+            let Some(queue) = queue.and_then(|id| self.store.queue(id)) else {
                 continue;
             };
             for id in queue.children.iter().copied().chain([queue.id]) {

@@ -188,25 +188,18 @@ impl Engine {
                 self.fact(cx, Fact::Removed { at, why });
             }
             How::Archive { .. } | How::Bury { .. } if doomed => {
-                self.fact(
-                    cx,
-                    Fact::Removed {
-                        at,
-                        why: Removal::Doomed,
-                    },
-                );
+                let why = Removal::Doomed;
+                self.fact(cx, Fact::Removed { at, why });
             }
             How::Archive { relayed, status } => {
                 let (relayed, status) = (*relayed, status.clone());
-                self.fact(
-                    cx,
-                    Fact::Archived {
-                        at,
-                        relayed,
-                        now,
-                        status,
-                    },
-                );
+                let fact = Fact::Archived {
+                    at,
+                    relayed,
+                    now,
+                    status,
+                };
+                self.fact(cx, fact);
             }
             How::Release {
                 priority,
@@ -241,18 +234,16 @@ impl Engine {
             How::Bury { priority, reason } => {
                 let priority = priority.unwrap_or(at.priority);
                 let reason = cut(reason, ERROR_BYTES_MAX).into();
-                self.fact(
-                    cx,
-                    Fact::Buried {
-                        at,
-                        priority,
-                        now,
-                        dead: false,
-                        reason,
-                        until: self.buried_until(id),
-                        by_time: true,
-                    },
-                );
+                let fact = Fact::Buried {
+                    at,
+                    priority,
+                    now,
+                    dead: false,
+                    reason,
+                    until: self.buried_until(id),
+                    by_time: true,
+                };
+                self.fact(cx, fact);
             }
         }
     }
@@ -295,13 +286,8 @@ impl Engine {
         let message = self.store.messages.at(slot);
         let at = message.at();
         if message.doomed {
-            self.fact(
-                cx,
-                Fact::Removed {
-                    at,
-                    why: Removal::Doomed,
-                },
-            );
+            let why = Removal::Doomed;
+            self.fact(cx, Fact::Removed { at, why });
             return;
         }
         if message.expires().is_some_and(|expires| expires <= self.now) {
@@ -343,18 +329,16 @@ impl Engine {
             };
             due = self.due(When::In(rest));
         }
-        self.fact(
-            cx,
-            Fact::Released {
-                at,
-                priority: back.priority,
-                position,
-                due,
-                delay_ms: due.map_or(0, |due| self.left(due)),
-                why,
-                failed,
-            },
-        );
+        let fact = Fact::Released {
+            at,
+            priority: back.priority,
+            position,
+            due,
+            delay_ms: due.map_or(0, |due| self.left(due)),
+            why,
+            failed,
+        };
+        self.fact(cx, fact);
         match own {
             _ if spent => self.dead_letter(cx, id),
             Some(Retry { max: 0, .. }) if enough => self.discard_failed(cx, id),
@@ -506,18 +490,16 @@ impl Engine {
             return;
         }
         let reason = self.dead_reason(id, why).into_boxed_slice();
-        self.fact(
-            cx,
-            Fact::Buried {
-                at,
-                priority: at.priority,
-                now,
-                dead: true,
-                reason,
-                until: self.buried_until(id),
-                by_time: true,
-            },
-        );
+        let fact = Fact::Buried {
+            at,
+            priority: at.priority,
+            now,
+            dead: true,
+            reason,
+            until: self.buried_until(id),
+            by_time: true,
+        };
+        self.fact(cx, fact);
     }
 
     /// Moves a message to the tail of its priority in another queue.
@@ -536,24 +518,19 @@ impl Engine {
         self.record_queue(cx, to);
         // An id of its own as the place: behind all that is there, before all
         // that will come.
-        let logged = self
-            .store
-            .queue(to)
-            .is_some_and(|queue| !queue.live.settings.memory);
+        let logged = !self.store.expect_queue(to).live.settings.memory;
         if self.store.expect_queue(to).ages() {
             self.follow_aging(cx, to);
         }
         let position = self.next_id(cx, logged).0 as i64;
-        self.fact(
-            cx,
-            Fact::Moved {
-                at,
-                to,
-                position,
-                why,
-                now,
-            },
-        );
+        let fact = Fact::Moved {
+            at,
+            to,
+            position,
+            why,
+            now,
+        };
+        self.fact(cx, fact);
         if why.lives_anew()
             && let Some(expires) = self.expiry_in(to)
             && let Some(at) = self.store.message(id).map(Message::at)
@@ -587,11 +564,8 @@ impl Engine {
         }
         let slot = self.store.slot(id).ok_or(CommandError::NotFound)?;
         let message = self.store.messages.at(slot);
-        let span = self
-            .store
-            .leases
-            .get(&slot)
-            .map_or(0, |lease| lease.span_ms);
+        let lease = self.store.leases.get(&slot);
+        let span = lease.map_or(0, |lease| lease.span_ms);
         if message.cancelled().is_some() {
             return Err(CommandError::NotFound);
         }
@@ -736,24 +710,15 @@ impl Engine {
         match to {
             Some(to) if to != at.queue => self.transfer(cx, id, to, Transfer::Expired),
             _ => {
-                self.fact(
-                    cx,
-                    Fact::Removed {
-                        at,
-                        why: Removal::Expired,
-                    },
-                );
+                let why = Removal::Expired;
+                self.fact(cx, Fact::Removed { at, why });
             }
         }
     }
 
     pub(crate) fn expiry_queue(&self, queue: QueueId) -> Option<Name> {
         let queue = self.store.queue(queue)?;
-        queue
-            .live
-            .settings
-            .expire_to
-            .clone()
-            .filter(|name| *name != queue.name)
+        let to = queue.live.settings.expire_to.clone();
+        to.filter(|name| *name != queue.name)
     }
 }

@@ -214,7 +214,7 @@ impl Engine {
             snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
             tracked: self.store.tracks.len() as u64,
-            result_waiters: self.awaits.len() as u64,
+            result_waiters: self.awaits.waits.len() as u64,
             replies: self.replies,
             held: self.store.dependencies.len() as u64,
             dedupe_ids: self.store.dedupe_records.len() as u64,
@@ -233,21 +233,16 @@ impl Engine {
     }
 
     fn queue_stats(&self, queue: &Queue) -> QueueStats {
-        let oldest = queue
-            .ready
-            .first_key_value()
-            .map(|(_, &slot)| self.store.messages.at(slot));
+        let oldest = queue.ready.first_key_value();
+        let oldest = oldest.map(|(_, &slot)| self.store.messages.at(slot));
         let hot = oldest.map(|message| (StateIndex::Ready.order(message), message.created));
         let cold = self.store.next_cold(queue.id, StateIndex::Ready, None);
         let cold = cold.and_then(|(order, at)| {
             let block = self.store.cold.block(at)?;
             Some((order, block.row.created))
         });
-        let oldest = hot
-            .into_iter()
-            .chain(cold)
-            .min()
-            .map(|(_, created)| created);
+        let oldest = hot.into_iter().chain(cold).min();
+        let oldest = oldest.map(|(_, created)| created);
         // One that is over is none, though nobody has ended it.
         let pause = queue
             .pause

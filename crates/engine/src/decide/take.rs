@@ -282,16 +282,11 @@ impl Engine {
         client_id: ClientId,
         name: &'a Name,
     ) -> impl Iterator<Item = MessageId> + 'a {
-        let held = self
-            .store
-            .held
-            .get(&client_id)
-            .map_or(&[][..], SmallVec::as_slice);
+        let held = self.store.held.get(&client_id);
+        let held = held.map_or(&[][..], SmallVec::as_slice);
         held.iter().copied().filter(move |&id| {
-            let queue = self
-                .store
-                .message(id)
-                .and_then(|m| self.store.queue(m.queue));
+            let message = self.store.message(id);
+            let queue = message.and_then(|m| self.store.queue(m.queue));
             queue.is_some_and(|queue| queue.name == *name)
         })
     }
@@ -478,13 +473,10 @@ impl Engine {
             self.store.handed_of_key(at.queue, key.as_ref(), now);
         }
         let message = match lease {
-            None => self.fact(
-                cx,
-                Fact::Removed {
-                    at,
-                    why: Removal::Taken,
-                },
-            ),
+            None => {
+                let why = Removal::Taken;
+                self.fact(cx, Fact::Removed { at, why })
+            }
             Some(ask) => {
                 let lease = self.lease_for(client_id, slot, ask);
                 let shown_ms = shown_ms(self.store.messages.at(slot).ttr_ms, ask, &lease);

@@ -156,13 +156,8 @@ impl Engine {
                 return ended;
             };
             let at = message.at();
-            self.fact(
-                cx,
-                Fact::Removed {
-                    at,
-                    why: Removal::Retention,
-                },
-            );
+            let why = Removal::Retention;
+            self.fact(cx, Fact::Removed { at, why });
         }
         STEPS
     }
@@ -302,14 +297,12 @@ impl Engine {
                 .is_some_and(|queue| queue.live.recorded);
             if recorded {
                 let through = self.store.last_id();
-                self.fact(
-                    cx,
-                    Fact::QueueDropped {
-                        queue: id,
-                        through,
-                        idle: true,
-                    },
-                );
+                let fact = Fact::QueueDropped {
+                    queue: id,
+                    through,
+                    idle: true,
+                };
+                self.fact(cx, fact);
             } else {
                 self.forget_unused(id);
             }
@@ -331,17 +324,12 @@ impl Engine {
             },
         };
         let end = (self.now + 1, MessageId(0));
-        let due: Vec<MessageId> = self
-            .store
-            .expiries
-            .range(..end)
-            .take(MANY)
-            .map(|&(_, id)| id)
-            .filter(|&id| {
-                let message = self.store.message(id);
-                message.is_some_and(|m| only.is_none_or(|queue| m.queue == queue))
-            })
-            .collect();
+        let due = self.store.expiries.range(..end).take(MANY);
+        let due = due.map(|&(_, id)| id).filter(|&id| {
+            let message = self.store.message(id);
+            message.is_some_and(|m| only.is_none_or(|queue| m.queue == queue))
+        });
+        let due: Vec<MessageId> = due.collect();
         for &id in &due {
             self.expire(cx, id);
         }

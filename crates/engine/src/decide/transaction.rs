@@ -398,16 +398,14 @@ impl Engine {
                 } => {
                     let until = ttl_ms.map(|ms| self.after(ms));
                     let version = self.store.tables.version + 1;
-                    self.fact(
-                        cx,
-                        Fact::TableSet {
-                            table,
-                            key,
-                            value,
-                            until,
-                            version,
-                        },
-                    );
+                    let fact = Fact::TableSet {
+                        table,
+                        key,
+                        value,
+                        until,
+                        version,
+                    };
+                    self.fact(cx, fact);
                 }
             }
         }
@@ -457,12 +455,9 @@ impl Engine {
         self.advance(now);
         self.pending_decisions = pending_decisions;
         #[expect(clippy::disallowed_methods, reason = "they are sorted")]
-        let mut over: Vec<MessageId> = self
-            .pending
-            .iter()
-            .filter(|&(_, &kind)| !pending_decisions.wants(kind))
-            .map(|(&id, _)| id)
-            .collect();
+        let pending = self.pending.iter();
+        let over = pending.filter(|&(_, &kind)| !pending_decisions.wants(kind));
+        let mut over: Vec<MessageId> = over.map(|(&id, _)| id).collect();
         // In the same order each time.
         over.sort_unstable();
         let mut step = Step::default();
@@ -557,18 +552,16 @@ impl Engine {
         let at = message.at();
         // One that failed rests on.
         let due = message.due().filter(|due| *due > self.now);
-        self.fact(
-            cx,
-            Fact::Released {
-                at,
-                priority: at.priority,
-                position: at.position,
-                due,
-                delay_ms: 0,
-                why: Return::Pending,
-                failed: None,
-            },
-        );
+        let fact = Fact::Released {
+            at,
+            priority: at.priority,
+            position: at.position,
+            due,
+            delay_ms: 0,
+            why: Return::Pending,
+            failed: None,
+        };
+        self.fact(cx, fact);
         cx.wake(at.queue);
     }
 

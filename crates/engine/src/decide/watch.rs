@@ -8,9 +8,10 @@ use quintet_types::{
 use super::Stop;
 use super::cold::{Cold, durable};
 use super::result::{end_in, state_of};
+use crate::awaits::ClientWait;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
-use crate::lease_waits::{LeaseWait, Woken};
+use crate::lease_waits::Woken;
 use crate::step::Call;
 
 /// Waits that end in one tick.
@@ -41,18 +42,19 @@ impl Engine {
             return durable(Err(CommandError::TooManyWaiters));
         }
         self.follow();
-        let wait = LeaseWait {
+        let wait = ClientWait {
             principal: call.caller.principal,
-            ask,
+            id: ask.id,
             until: self.after(ask.wait_ms),
+            more: ask,
         };
-        self.lease_waits.add(client_id, wait);
+        self.lease_waits.waits.add(client_id, wait);
         Ok(Answer::Later)
     }
 
     /// True if no more clients may wait.
     pub(super) fn many_wait(&self) -> bool {
-        let waits = self.waiters.len() + self.awaits.len() + self.lease_waits.len();
+        let waits = self.waiters.len() + self.awaits.waits.len() + self.lease_waits.waits.len();
         waits >= self.settings.waiters_max as usize
     }
 
@@ -123,13 +125,14 @@ impl Engine {
     #[cold]
     pub(crate) fn notify_leases<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for (id, woken) in self.lease_waits.take_woken() {
-            for (client_id, wait) in self.lease_waits.of(id) {
-                let news = self.news_after(&woken, wait.ask);
-                if is_known(&news, wait.ask) {
+            for (client_id, wait) in self.lease_waits.waits.of(id) {
+                let ask = wait.more;
+                let news = self.news_after(&woken, ask);
+                if is_known(&news, ask) {
                     continue;
                 }
                 let message = self.store.message(id);
-                let queue = message.map_or(wait.ask.seen.queue, |message| message.queue);
+                let queue = message.map_or(ask.seen.queue, |message| message.queue);
                 let queue = self.store.name_of(queue);
                 // Its rights may have changed.
                 let may = queue == Name::default() || self.may(wait.principal, Verb::Touch, &queue);
@@ -137,7 +140,7 @@ impl Engine {
                     true => Outcome::Lease(Box::new(news)),
                     false => Outcome::Refused(CommandError::NotPermitted),
                 };
-                self.lease_waits.remove(client_id);
+                self.lease_waits.waits.remove(client_id);
                 self.deliver(cx, client_id, false, false, outcome, Hold::Durable);
                 cx.only_peeked();
             }
@@ -163,7 +166,7 @@ impl Engine {
 
     /// A client no longer waits for news of a lease.
     pub(crate) fn stop_lease_wait<J: Journal>(&mut self, cx: &mut Cx<'_, J>, client_id: ClientId) {
-        if self.lease_waits.remove(client_id).is_some() {
+        if self.lease_waits.waits.remove(client_id).is_some() {
             self.deliver(cx, client_id, false, false, Outcome::Empty, Hold::Turn);
             cx.only_peeked();
         }
@@ -172,7 +175,7 @@ impl Engine {
     /// Ends the waits whose time is over.
     pub(crate) fn end_lease_waits<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for _ in 0..STEPS {
-            let Some(client_id) = self.lease_waits.due(self.now) else {
+            let Some(client_id) = self.lease_waits.waits.due(self.now) else {
                 // No other is over.
                 return;
             };

@@ -314,16 +314,14 @@ impl Ends {
 
     /// It went to another queue, where it has another id.
     pub(super) fn moved(&mut self, id: MessageId, to: &Message) {
-        self.push(
-            id,
-            Rest {
-                at: self.step.now,
-                more: to.id.0,
-                queue: to.queue,
-                principal: Principal::SERVER,
-                why: Ended::Moved,
-            },
-        );
+        let rest = Rest {
+            at: self.step.now,
+            more: to.id.0,
+            queue: to.queue,
+            principal: Principal::SERVER,
+            why: Ended::Moved,
+        };
+        self.push(id, rest);
     }
 
     /// A message was put: perhaps in the place of the one that was just removed.

@@ -54,11 +54,11 @@ impl Engine {
     fn fact_followed<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
         let (member, tells) = (self.of_member(&fact), self.of_tracked(&fact));
         let reply = self.reply_in(&fact);
-        let fate = match self.awaits.is_empty() {
+        let fate = match self.awaits.waits.is_empty() {
             true => None,
             false => self.fate_in(&fact),
         };
-        if !self.lease_waits.is_empty() {
+        if !self.lease_waits.waits.is_empty() {
             self.wake_lease(&fact);
         }
         let (mut ended, mut held) = (None, None);

@@ -142,11 +142,8 @@ impl Durable {
         let holds = holds.filter_map(|queue| queue.held_keys.as_ref());
         let (mut bytes, mut count) = (0, 0);
         for held in holds {
-            let keys: u64 = held
-                .by_key
-                .keys()
-                .map(|key| restated_size_of_held(key))
-                .sum();
+            let keys = held.by_key.keys().map(|key| restated_size_of_held(key));
+            let keys: u64 = keys.sum();
             if keys != held.restated_bytes || held.by_key.len() != held.by_end.len() {
                 return Err(format!("{held:?} is counted as something else"));
             }

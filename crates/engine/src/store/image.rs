@@ -132,11 +132,8 @@ impl Durable {
             let memory = self
                 .queue(message.queue)
                 .is_some_and(|q| q.live.settings.memory);
-            let fact = Fact::Image(
-                message.clone(),
-                self.leases.get(&slot).copied().map(Box::new),
-            );
-            record(&fact, memory);
+            let lease = self.leases.get(&slot).copied().map(Box::new);
+            record(&Fact::Image(message.clone(), lease), memory);
             copied.images += 1;
             bytes += message.size();
             let id = message.id;
@@ -205,10 +202,8 @@ impl Durable {
             message.segment_ref = SegmentRef(0);
             message.generation = 0;
             message.ordinal = 0;
-            facts.push(Fact::Image(
-                message,
-                self.leases.get(&slot).copied().map(Box::new),
-            ));
+            let lease = self.leases.get(&slot).copied().map(Box::new);
+            facts.push(Fact::Image(message, lease));
         }
         for sent in &self.outbox {
             let mut message = sent.message.clone();
@@ -240,46 +235,36 @@ impl Durable {
 }
 
 /// A queue without its children. `count` is written over.
-pub(super) fn restate(queue: &Queue, count: &mut Fact, record: &mut dyn FnMut(&Fact)) {
+pub(super) fn restate(of: &Queue, count: &mut Fact, record: &mut dyn FnMut(&Fact)) {
+    let (queue, pause) = (of.id, of.pause);
     record(&Fact::QueueMade {
-        queue: queue.id,
-        name: queue.name.clone(),
+        queue,
+        name: of.name.clone(),
         parent: None,
-        created: queue.created,
+        created: of.created,
     });
-    if let Some(maker) = &queue.maker {
-        record(&Fact::QueueMaker {
-            queue: queue.id,
-            maker: maker.clone(),
-        });
+    if let Some(maker) = of.maker.clone() {
+        record(&Fact::QueueMaker { queue, maker });
     }
-    if let Some(overrides) = &queue.overrides {
-        record(&Fact::QueueConfigured {
-            queue: queue.id,
-            overrides: overrides.clone(),
-        });
+    if let Some(overrides) = of.overrides.clone() {
+        record(&Fact::QueueConfigured { queue, overrides });
     }
-    if queue.pause.is_some() {
-        record(&Fact::QueuePaused {
-            queue: queue.id,
-            pause: queue.pause,
-        });
+    if pause.is_some() {
+        record(&Fact::QueuePaused { queue, pause });
     }
-    if let Some(clock) = &queue.aging {
-        record(&Fact::AgingSet {
-            queue: queue.id,
-            clock: Some(**clock),
-        });
+    let clock = of.aging.as_deref().copied();
+    if clock.is_some() {
+        record(&Fact::AgingSet { queue, clock });
     }
-    for held in queue.held_keys.iter().flat_map(|held| held.iter()) {
+    for held in of.held_keys.iter().flat_map(|held| held.iter()) {
         record(&Fact::KeyHeld {
-            queue: queue.id,
+            queue,
             key: held.key.as_ref().into(),
             now: held.since,
             until: Some(held.until),
         });
     }
-    count_into(queue, count);
+    count_into(of, count);
     record(count);
 }
 

@@ -133,8 +133,11 @@ impl Durable {
         let queue = queue.expect("groups are built in a queue that is there");
         let groups = queue.groups.take();
         let mut groups = groups.expect("groups that are there are built");
-        let enter = |groups: &mut KeyGroups, slot: u32, standing| {
-            groups.enter(messages.at(slot), slot, standing);
+        let enter = |groups: &mut KeyGroups, slots: &[u32], standing| {
+            for &slot in slots {
+                groups.enter(messages.at(slot), slot, standing);
+            }
+            slots.len()
         };
         let mut steps = 0;
         keyed.change_groups(id, &mut groups, |groups| match groups.building {
@@ -163,55 +166,30 @@ impl Durable {
                 }
             }
             Building::Reserved(last) => {
-                let from = last.map_or(Edge::Unbounded, Edge::Excluded);
-                let some = queue.reserved.range((from, Edge::Unbounded)).take(max);
-                let some: Vec<(MessageId, u32)> = some.map(|(id, &slot)| (id, slot)).collect();
-                steps = some.len();
-                groups.building = match some.last() {
-                    Some(&(id, _)) => Building::Reserved(Some(id)),
-                    None => Building::Delayed(None),
-                };
-                some.iter()
-                    .for_each(|&(_, slot)| enter(groups, slot, Standing::Reserved));
+                let some = queue.reserved.range(behind(last)).take(max);
+                let slots = go_on(groups, some, Building::Reserved, Building::Delayed(None));
+                steps = enter(groups, &slots, Standing::Reserved);
             }
             Building::Delayed(last) => {
-                let from = last.map_or(Edge::Unbounded, Edge::Excluded);
-                let some = queue.delayed.range((from, Edge::Unbounded)).take(max);
-                let some: Vec<_> = some.map(|(&due, &slot)| (due, slot)).collect();
-                steps = some.len();
-                groups.building = match some.last() {
-                    Some(&(due, _)) => Building::Delayed(Some(due)),
-                    None => Building::NotSelectable(None),
-                };
-                some.iter()
-                    .for_each(|&(_, slot)| enter(groups, slot, Standing::Delayed));
+                let some = queue.delayed.range(behind(last)).take(max);
+                let some = some.map(|(&due, slot)| (due, slot));
+                let slots = go_on(
+                    groups,
+                    some,
+                    Building::Delayed,
+                    Building::NotSelectable(None),
+                );
+                steps = enter(groups, &slots, Standing::Delayed);
             }
             Building::NotSelectable(last) => {
-                let from = last.map_or(Edge::Unbounded, Edge::Excluded);
-                let some = queue
-                    .not_selectable
-                    .range((from, Edge::Unbounded))
-                    .take(max);
-                let some: Vec<_> = some.map(|(order, &slot)| (order, slot)).collect();
-                steps = some.len();
-                groups.building = match some.last() {
-                    Some(&(order, _)) => Building::NotSelectable(Some(order)),
-                    None => Building::Ready(None),
-                };
-                some.iter()
-                    .for_each(|&(_, slot)| enter(groups, slot, Standing::NotSelectable));
+                let some = queue.not_selectable.range(behind(last)).take(max);
+                let slots = go_on(groups, some, Building::NotSelectable, Building::Ready(None));
+                steps = enter(groups, &slots, Standing::NotSelectable);
             }
             Building::Ready(last) => {
-                let from = last.map_or(Edge::Unbounded, Edge::Excluded);
-                let some = queue.ready.range((from, Edge::Unbounded)).take(max);
-                let some: Vec<_> = some.map(|(order, &slot)| (order, slot)).collect();
-                steps = some.len();
-                groups.building = match some.last() {
-                    Some(&(order, _)) => Building::Ready(Some(order)),
-                    None => Building::Done,
-                };
-                some.iter()
-                    .for_each(|&(_, slot)| enter(groups, slot, Standing::Ready));
+                let some = queue.ready.range(behind(last)).take(max);
+                let slots = go_on(groups, some, Building::Ready, Building::Done);
+                steps = enter(groups, &slots, Standing::Ready);
             }
             Building::Done => {}
         });
@@ -365,6 +343,34 @@ impl Durable {
         }
         Ok(())
     }
+}
+
+fn behind<K>(last: Option<K>) -> (Edge<K>, Edge<K>) {
+    (
+        last.map_or(Edge::Unbounded, Edge::Excluded),
+        Edge::Unbounded,
+    )
+}
+
+/// The slots of these. The building of groups goes on behind them, or with `next` if there are
+/// none.
+fn go_on<'a, K: Copy>(
+    groups: &mut KeyGroups,
+    some: impl Iterator<Item = (K, &'a u32)>,
+    here: fn(Option<K>) -> Building,
+    next: Building,
+) -> Vec<u32> {
+    let mut last = None;
+    let slots = some.map(|(key, &slot)| {
+        last = Some(key);
+        slot
+    });
+    let slots = slots.collect();
+    groups.building = match last {
+        Some(_) => here(last),
+        None => next,
+    };
+    slots
 }
 
 fn slots<'a>(slots: impl Iterator<Item = &'a u32>) -> Vec<u32> {

@@ -80,12 +80,9 @@ impl Tables {
             return Vec::new();
         };
         let from = after.map_or(Unbounded, Excluded);
-        table
-            .range::<[u8], _>((from, Unbounded))
-            .filter(|(_, entry)| alive(entry, now))
-            .take(max)
-            .map(|(key, entry)| shown(key, entry))
-            .collect()
+        let entries = table.range::<[u8], _>((from, Unbounded));
+        let entries = entries.filter(|(_, entry)| alive(entry, now)).take(max);
+        entries.map(|(key, entry)| shown(key, entry)).collect()
     }
 
     pub(crate) fn exists(&self, table: &Name) -> bool {

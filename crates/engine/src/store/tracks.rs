@@ -36,10 +36,6 @@ impl Tracks {
         self.of.len()
     }
 
-    pub(crate) fn get(&self, id: MessageId) -> Option<&Track> {
-        self.of.get(&id).map(|track| &**track)
-    }
-
     pub(crate) fn has(&self, id: MessageId) -> bool {
         self.of.contains_key(&id)
     }

@@ -259,24 +259,19 @@ impl Durable {
                 "{name}: {} bytes, not {waiting}, {held} and {others}",
                 queue.bytes
             );
-            let urgent = queue
-                .ready
-                .values()
-                .filter_map(|slot| self.messages.get(*slot))
-                .filter(|message| message.priority < 1024)
-                .count() as u64;
+            let ready = queue.ready.values();
+            let ready = ready.filter_map(|slot| self.messages.get(*slot));
+            let urgent = ready.filter(|message| message.priority < 1024);
+            let urgent = urgent.count() as u64;
             ensure!(
                 urgent == queue.urgent,
                 "{name}: urgent {urgent} not {}",
                 queue.urgent
             );
             let keyed = |slot: &&u32| self.messages.get(**slot).is_some_and(|m| m.key().is_some());
-            let with_key = queue
-                .ready
-                .values()
-                .chain(queue.not_selectable.values())
-                .filter(keyed)
-                .count();
+            let ready = queue.ready.values();
+            let ready = ready.chain(queue.not_selectable.values());
+            let with_key = ready.filter(keyed).count();
             #[expect(clippy::disallowed_methods, reason = "they are counted")]
             let grouped: usize = queue.keys.values().map(|group| group.len()).sum();
             ensure!(

@@ -11,9 +11,9 @@ use quintet_types::{
     StatsReply, Subject, Verb,
 };
 
-use crate::{Core, Required, Work};
+use crate::{Core, Work};
 
-use super::{Access, Decided};
+use super::{Access, Decided, refused_at_once};
 
 impl Core {
     /// Replaces what principals may do: `make` is called for each shard, and
@@ -47,9 +47,7 @@ impl Access<'_> {
     pub(super) fn decide_permitted(&mut self, caller: Caller, command: Command) -> Decided {
         if !self.permits(caller.principal, &command) {
             self.core.not_permitted.fetch_add(1, Ordering::Relaxed);
-            // It rests on nothing in the log, and waits for nothing.
-            let refused = Outcome::Refused(CommandError::NotPermitted);
-            return Decided::Now(refused, Name::default(), Required::default());
+            return refused_at_once(CommandError::NotPermitted);
         }
         let lists = is_list(&command);
         match self.decide(caller, command) {

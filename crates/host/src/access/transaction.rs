@@ -67,12 +67,8 @@ impl Access<'_> {
                 Guard::Message { id, .. } => self.core.shard_of_id(*id),
                 Guard::Table { table, .. } => self.core.shard_of_queue(table.as_bytes()),
             };
-            parts
-                .entry(shard)
-                .or_default()
-                .transaction
-                .guards
-                .push(guard);
+            let part = parts.entry(shard).or_default();
+            part.transaction.guards.push(guard);
         }
         let mut puts = 0;
         let mut made = BTreeSet::new();
@@ -98,11 +94,7 @@ impl Access<'_> {
         match then.map(|then| *then) {
             None => {}
             Some(Command::Transaction(_)) => {
-                return Decided::Now(
-                    Outcome::Refused(CommandError::NotPermitted),
-                    Name::default(),
-                    Required::default(),
-                );
+                return super::refused_at_once(CommandError::NotPermitted);
             }
             Some(Command::PutMany(list)) => {
                 many = Some(list.len());
@@ -149,27 +141,16 @@ impl Access<'_> {
             all: self.batch_shards_of(joined.iter().flatten()),
             requested: joined.map(|batches| self.batch_shards_of(batches.difference(&made))),
         };
-        if let [(shard, _)] = parts
-            .iter()
-            .map(|(shard, part)| (*shard, part))
-            .collect::<Vec<_>>()[..]
+        if let (1, Some((&shard, _))) = (parts.len(), parts.first_key_value())
             && last.is_none()
             && others.iter().all(|other| *other == shard)
         {
             let part = parts.remove(&shard).unwrap_or_default();
-            return self.ask(
-                shard,
-                caller,
-                Command::Transaction(Box::new(part.transaction)),
-            );
+            let command = Command::Transaction(Box::new(part.transaction));
+            return self.ask(shard, caller, command);
         }
-        self.ask_parts(
-            caller,
-            (parts, joins, others),
-            (puts, many),
-            own_shard,
-            last,
-        )
+        let parts = (parts, joins, others);
+        self.ask_parts(caller, parts, (puts, many), own_shard, last)
     }
 
     fn ask_parts(

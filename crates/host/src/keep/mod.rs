@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{PurgedBlock, Want};
-use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
+use quintet_engine::{Engine, PurgedBlock, Want};
+use quintet_log::run::{Chunk, Run, RunName, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 use quintet_types::{ChunkPlace, ColdStats, MessageId, RunId, SegmentRef};
 
+use super::recover::run_name;
 use super::{Core, Signal, Work, locked};
 
 /// Bytes of a block, by how many blocks there are. Twice what DESIGN says at
@@ -230,10 +231,7 @@ impl Runs {
 
     /// The name of a new run of a shard.
     fn next_name(&self, shard: usize) -> RunName {
-        RunName {
-            shard: u16::try_from(shard).unwrap_or(u16::MAX),
-            number: RunNumber(self.next.fetch_add(1, Ordering::Relaxed)),
-        }
+        run_name(shard, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     fn add(&self, run: Run) -> Arc<Run> {
@@ -386,10 +384,7 @@ impl Core {
                 for shard in 0..self.shards.len() {
                     self.rewrite_thin(shard, stop);
                     // Nobody may have passed these on.
-                    let wants = self.shards[shard]
-                        .lock_last(Work::Spill)
-                        .engine
-                        .take_wants();
+                    let wants = self.in_engine(shard, Work::Spill, Engine::take_wants);
                     self.ask_runs(shard, wants);
                 }
             }
@@ -433,11 +428,7 @@ impl Core {
                 }
                 // More blocks of it may have come into force since; then it
                 // dies once more.
-                if !self.shards[shard]
-                    .lock_last(Work::Spill)
-                    .engine
-                    .needs_run(RunId(run))
-                {
+                if !self.in_engine(shard, Work::Spill, |engine| engine.needs_run(RunId(run))) {
                     self.runs.remove(shard, run);
                 }
                 false

@@ -127,10 +127,7 @@ impl Core {
         let mut moving = Vec::new();
         for &from in old {
             let run = self.runs.get(from)?;
-            let blocks = self.shards[number]
-                .lock_last(Work::Rewrite)
-                .engine
-                .blocks_of(from);
+            let blocks = self.in_engine(number, Work::Rewrite, |engine| engine.blocks_of(from));
             for block in blocks {
                 if self.runs.stops.load(Ordering::SeqCst) {
                     return None;

@@ -31,17 +31,9 @@ const SYNC_BYTES: u64 = 2 << 20;
 impl Core {
     /// Brings a shard back into its budget. Returns true if a message left memory.
     pub(crate) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
-        let fixed = self.shards[number]
-            .lock_last(Work::Spill)
-            .engine
-            .fixed_bytes();
+        let fixed = self.in_engine(number, Work::Spill, |engine| engine.fixed_bytes());
         let budget = self.runs.budget().beside(fixed);
-        let memory = || {
-            self.shards[number]
-                .lock_last(Work::Spill)
-                .engine
-                .memory_bytes()
-        };
+        let memory = || self.in_engine(number, Work::Spill, |engine| engine.memory_bytes());
         if memory() <= budget.high {
             self.set_room(number, budget.limit);
             return false;
@@ -165,10 +157,9 @@ impl Core {
             if picked.len() >= most {
                 break;
             }
-            let mut shard = self.shards[number].lock_last(Work::Spill);
-            from = shard
-                .engine
-                .pick_segment_ref(segment_ref, at, SLOT_SLICE, picked);
+            from = self.in_engine(number, Work::Spill, |engine| {
+                engine.pick_segment_ref(segment_ref, at, SLOT_SLICE, picked)
+            });
         }
         from
     }
@@ -176,10 +167,7 @@ impl Core {
     fn unpick(&self, number: usize, picked: &[Picked]) {
         for slice in picked.chunks(PICK_SLICE) {
             let ids: Vec<MessageId> = slice.iter().map(|picked| picked.message.id).collect();
-            self.shards[number]
-                .lock_last(Work::Spill)
-                .engine
-                .unpick(&ids);
+            self.in_engine(number, Work::Spill, |engine| engine.unpick(&ids));
         }
     }
 

@@ -35,14 +35,13 @@ pub fn backup_runs(source: &dyn Storage, target: &dyn Storage) -> Result<RunBack
         if there.binary_search(&name).is_ok() {
             continue;
         }
-        match add(source, target, name) {
-            Ok(Some(0)) => summary.linked += 1,
-            Ok(Some(bytes)) => {
+        match add(source, target, name)? {
+            Some(0) => summary.linked += 1,
+            Some(bytes) => {
                 summary.copied += 1;
                 summary.copied_bytes += bytes;
             }
-            Ok(None) => {}
-            Err(error) => return Err(error),
+            None => {}
         }
     }
     target.sync_dir().or_io("sync", "the target")?;

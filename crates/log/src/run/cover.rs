@@ -3,7 +3,8 @@
 
 use crate::{
     LogError, Result, StorageFile,
-    frame::{u32_at, u64_at},
+    frame::u64_at,
+    head,
     run::{
         RunName, RunNumber,
         part::{GAP_BYTES, PART_HEADER_BYTES},
@@ -17,9 +18,6 @@ pub(super) const COVER_BYTES: u64 = 128;
 #[expect(clippy::cast_possible_truncation, reason = "128")]
 const BYTES: usize = COVER_BYTES as usize;
 const MAGIC: &[u8; 8] = b"QUINTRUN";
-const VERSION: u16 = 1;
-const WRITTEN_BY: &str = concat!("quintet ", env!("CARGO_PKG_VERSION"));
-const WRITTEN_BY_BYTES: usize = 32;
 
 /// A header or trailer, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,18 +34,11 @@ pub(super) struct Cover {
 impl Cover {
     pub(super) fn encode(&self) -> [u8; BYTES] {
         let mut out = [0; BYTES];
-        out[..8].copy_from_slice(MAGIC);
-        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        out[10..12].copy_from_slice(&self.name.shard.to_le_bytes());
-        out[12..16].copy_from_slice(&self.name.number.0.to_le_bytes());
         out[24..32].copy_from_slice(&self.salt.to_le_bytes());
         out[32..40].copy_from_slice(&self.created_ms.to_le_bytes());
         out[40..48].copy_from_slice(&self.file_len.to_le_bytes());
         out[48..56].copy_from_slice(&self.footer.to_le_bytes());
-        let writer = &WRITTEN_BY.as_bytes()[..WRITTEN_BY.len().min(WRITTEN_BY_BYTES)];
-        out[56..56 + writer.len()].copy_from_slice(writer);
-        let crc = crc32c::crc32c(&out[..BYTES - 4]);
-        out[BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        head::seal(&mut out, MAGIC, self.name.shard, self.name.number.0);
         out
     }
 
@@ -109,29 +100,11 @@ impl Cover {
         if bytes[..8] != *MAGIC {
             return Ok(Err("it does not begin as a run does"));
         }
-        if u32_at(bytes, BYTES - 4) != crc32c::crc32c(&bytes[..BYTES - 4]) {
-            return Ok(Err("the header's checksum is wrong"));
-        }
-        let newer = |what| {
-            let writer = String::from_utf8_lossy(&bytes[56..56 + WRITTEN_BY_BYTES]);
-            Err(LogError::NewerFormat {
-                file: file_name.to_owned(),
-                what,
-                written_by: writer.trim_end_matches('\0').to_owned(),
-            })
-        };
-        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
-        if version != VERSION {
-            return newer(format!("format version {version}"));
-        }
-        let features = u32_at(bytes, 16);
-        if features != 0 {
-            return newer(format!("feature flags {features:#x}"));
-        }
-        Ok(Ok(Self {
+        let found = head::read(bytes, file_name)?;
+        Ok(found.map(|(shard, number)| Self {
             name: RunName {
-                shard: u16::from_le_bytes([bytes[10], bytes[11]]),
-                number: RunNumber(u32_at(bytes, 12)),
+                shard,
+                number: RunNumber(number),
             },
             salt: u64_at(bytes, 24),
             created_ms: u64_at(bytes, 32),

@@ -75,11 +75,8 @@ impl Footer {
 
     /// Bytes of memory it takes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let tags: usize = self
-            .state_indexes
-            .iter()
-            .map(|state_index| state_index.tag.len())
-            .sum();
+        let tags = self.state_indexes.iter();
+        let tags: usize = tags.map(|state_index| state_index.tag.len()).sum();
         size_of::<Self>()
             + self.state_indexes.capacity() * size_of::<StateIndex>()
             + tags

@@ -127,20 +127,6 @@ impl Run {
         &self.footer.state_indexes
     }
 
-    /// The state index a block belongs to, by its index in [`Run::state_indexes`]; `None` when
-    /// there is no such block.
-    pub fn state_index_of(&self, block: u32) -> Option<usize> {
-        if block >= self.blocks() {
-            return None;
-        }
-        // Of state indexes that begin with one block, all but the last have none.
-        let behind = self
-            .footer
-            .state_indexes
-            .partition_point(|state_index| state_index.first_block <= block);
-        behind.checked_sub(1)
-    }
-
     /// How many blocks it has.
     pub fn blocks(&self) -> u32 {
         // Each has an entry, and those are counted in as many bits.

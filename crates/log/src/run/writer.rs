@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::OfStorage as _;
-use crate::narrow::{to_u32, to_usize};
+use crate::narrow::to_u32;
 use crate::{
     LogError, Result, Storage, StorageFile,
     run::{
@@ -198,25 +198,6 @@ impl RunWriter {
             offset: offset + PART_HEADER_BYTES as u64,
             len: to_u32(len),
         })
-    }
-
-    /// Writes a large body of `len` bytes in chunks; `fill` is called for each, in order.
-    ///
-    /// # Errors
-    /// As [`RunWriter::chunk`]. Chunks written before an error stay and no entry names them.
-    pub fn large(
-        &mut self,
-        len: u64,
-        fill: &mut dyn FnMut(&mut [u8]) -> Result<()>,
-    ) -> Result<Vec<Chunk>> {
-        let mut chunks = Vec::new();
-        let mut left = len;
-        while left > 0 {
-            let some = left.min(CHUNK_BYTES_MAX as u64);
-            chunks.push(self.chunk(to_usize(some), fill)?);
-            left -= some;
-        }
-        Ok(chunks)
     }
 
     /// Entries so far.

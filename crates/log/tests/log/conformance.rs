@@ -1,10 +1,11 @@
 //! The one suite every log must pass, run on each of ours.
 
 use crate::common;
+use crate::memory::{MemLog, MemStore};
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use quintet_log::{Disk, Log, MemLog, MemStore, Storage};
+use quintet_log::{Disk, Log, Storage};
 use quintet_sim::{
     disk::SimDisk,
     log_tests::{self, Fixture, FrameRecord},

@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod frames;
 mod limits;
+mod memory;
 mod mirror;
 mod reader;
 mod run;

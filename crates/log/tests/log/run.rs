@@ -117,7 +117,7 @@ fn an_entry_that_is_too_large_leaves_the_run_unchanged() {
     let chunk = writer.chunk(CHUNK_BYTES_MAX + 1, &mut fill);
     assert_eq!(refused(chunk.map(drop)), (max + 1, max));
     assert_eq!(refused(writer.chunk(0, &mut fill).map(drop)), (0, max));
-    let failing = writer.large(10, &mut |_| Err(LogError::NoSegment(Default::default())));
+    let failing = writer.chunk(10, &mut |_| Err(LogError::NoSegment(Default::default())));
     assert!(
         matches!(failing, Err(LogError::NoSegment(_))),
         "{failing:?}"

@@ -359,7 +359,6 @@ fn read_all(run: &Run, plan: &Plan, bodies: &Bodies) {
         if let Ok(block) = run.read_block(number) {
             assert_eq!(block.entries().count(), block.count() as usize);
         }
-        run.state_index_of(number);
     }
     for (id, key, _) in plan.entries() {
         run.find_id(id).ok();

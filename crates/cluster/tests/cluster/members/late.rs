@@ -7,14 +7,15 @@ use std::{
 };
 
 use quintet_cluster::{
-    Distrusted, Ends, Fences, Limits, MemStream, Member, Membership, ReplyFn, Role, Seq, Stream,
-    Tail, TailEvent, Timing, World, Writer,
+    Distrusted, Ends, Fences, Limits, Member, Membership, ReplyFn, Role, Seq, Stream, Tail,
+    TailEvent, Timing, World, Writer,
 };
 use quintet_log::{Log, Options, Stamp, Storage};
 use quintet_sim::{cluster::SimWorld, disk::SimDisk, log_tests::facts};
 
 use super::{App, CLUSTER, FOREVER, Work, lock};
 use crate::common::{Node, passes_on};
+use crate::mem::MemStream;
 use crate::upgrade::Old;
 
 type Each = Box<dyn FnMut(TailEvent) + Send>;

@@ -53,10 +53,7 @@ impl Durable {
 
     /// The block as a snapshot has it: no effect if it is known.
     pub(super) fn run_image(&mut self, run: RunId, row: Block, dead: Option<Box<[u64]>>) {
-        let known = self.cold.block(BlockAt {
-            run,
-            ordinal: row.ordinal,
-        });
+        let known = self.cold.block(BlockAt::of(run, row.ordinal));
         if known.is_none() {
             self.put_in_force(run, row, dead, None);
         }
@@ -72,10 +69,7 @@ impl Durable {
         if row.live == 0 || self.queue(row.queue).is_none_or(|queue| queue.live.dropped) {
             return;
         }
-        let at = BlockAt {
-            run,
-            ordinal: row.ordinal,
-        };
+        let at = BlockAt::of(run, row.ordinal);
         let table = self.cold.runs.entry(run).or_default();
         table.live += u64::from(row.live);
         table.entries += u64::from(row.count);
@@ -150,17 +144,11 @@ impl Durable {
         table.live -= 1;
         let (stored, empty) = (block.is_stored(), block.row.live == 0);
         if stored {
-            let at = BlockAt {
-                run,
-                ordinal: first,
-            };
+            let at = BlockAt::of(run, first);
             self.thin(at, &row, bytes, urgent, apart);
         }
         if empty {
-            self.forget_block(BlockAt {
-                run,
-                ordinal: first,
-            });
+            self.forget_block(BlockAt::of(run, first));
         }
         // From here on it lives in the log again, if it lives.
         if let Some(slot) = self.slot(at.id)

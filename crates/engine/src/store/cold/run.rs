@@ -129,11 +129,8 @@ impl Cold {
     }
 
     pub(crate) fn block(&self, at: BlockAt) -> Option<&ColdBlock> {
-        self.runs
-            .get(&at.run)?
-            .blocks
-            .get(&at.ordinal)
-            .map(|block| &**block)
+        let block = self.runs.get(&at.run)?.blocks.get(&at.ordinal);
+        block.map(|block| &**block)
     }
 
     pub(crate) fn block_mut(&mut self, at: BlockAt) -> Option<&mut ColdBlock> {

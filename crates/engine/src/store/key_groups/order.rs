@@ -210,11 +210,8 @@ impl KeyGroups {
         let group = best.key().and_then(|key| self.find(key));
         let end = group.and_then(|group| {
             let behind = (Edge::Excluded(position), Edge::Unbounded);
-            group
-                .blocking
-                .range(behind)
-                .next()
-                .map(|(position, _)| position)
+            let next = group.blocking.range(behind).next();
+            next.map(|(position, _)| position)
         });
         let from = Edge::Excluded((0, best.position, best.id));
         let ready = group.map(|group| group.ready.range((from, Edge::Unbounded)));

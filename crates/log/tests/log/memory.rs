@@ -1,24 +1,25 @@
-//! The log's twin in memory, for tests of everything above it.
-//!
-//! Its positions count frames, not bytes, so that code that takes a position for an offset fails.
+//! A log in memory. Its positions count frames, not bytes, so that a suite that takes a position for
+//! an offset fails.
 
 use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{
-    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, LogStore, Placed,
-    Position, ReadBodies, Recovery, Replay, ReplayFrame, Result, Retiring, SegmentInfo,
-    SegmentNumber, Stamp, StorageFile, SyncPoint, SyncWork,
+use quintet_log::{
+    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, PAYLOAD_BYTES_MAX,
+    Placed, Position, ReadBodies, ReplayFrame, Retiring, SegmentInfo, SegmentNumber, Stamp,
+    StorageFile, SyncPoint, SyncWork,
 };
+
+type Result<T, E = LogError> = std::result::Result<T, E>;
 
 /// Payload bytes after which [`Log::segment_bytes_left`] says 0: small, so that tests rotate.
 const SEGMENT_BYTES: u64 = 64 << 10;
 
 /// Contents of a [`MemLog`] that outlive it, as a disk outlives a process.
 #[derive(Clone, Default)]
-pub struct MemStore(Arc<Mutex<Vec<Segment>>>);
+pub(crate) struct MemStore(Arc<Mutex<Vec<Segment>>>);
 
 struct Segment {
     number: SegmentNumber,
@@ -38,7 +39,7 @@ struct Frame {
 }
 
 /// A log in memory. Durable once a sync point was waited for, like the others.
-pub struct MemLog {
+pub(crate) struct MemLog {
     store: MemStore,
     end: Position,
     durable: Position,
@@ -46,67 +47,24 @@ pub struct MemLog {
     begin: bool,
 }
 
-impl Default for MemLog {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl MemStore {
-    /// Forgets every frame that ends after `durable`: a power cut at its worst.
-    pub fn crash(&self, durable: Position) {
-        let mut segments = self.lock();
-        for segment in segments.iter_mut() {
-            segment.frames.retain(|frame| frame.position < durable);
-        }
-        segments.retain(|segment| segment.first < durable);
-    }
-
     fn lock(&self) -> MutexGuard<'_, Vec<Segment>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl LogStore for MemStore {
-    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery)> {
-        let mut recovery = Recovery::default();
-        let log = MemLog::open(*self, &mut |frame| {
-            recovery.frames += 1;
-            recovery.records += u64::from(frame.count);
-            recovery.bytes += (FRAME_HEADER_BYTES + frame.payload.len()) as u64;
-            recovery.segments += u64::from(frame.first_in_segment);
-            recovery.last_epoch = recovery.last_epoch.max(frame.epoch);
-            recovery.last_time_ms = recovery.last_time_ms.max(frame.time_ms);
-            replay(frame)
-        })?;
-        recovery.end = log.end();
-        Ok((Box::new(log), recovery))
-    }
-}
-
 impl MemLog {
-    /// An empty log of its own.
-    pub fn new() -> Self {
-        Self {
-            store: MemStore::default(),
-            end: Position(0),
-            durable: Position(0),
-            epoch: Epoch(0),
-            begin: true,
-        }
-    }
-
     /// Opens what `store` holds and hands every frame to `replay`, oldest first.
-    ///
-    /// # Errors
-    /// [`LogError::Replay`] with what `replay` said.
-    pub fn open(
+    pub(crate) fn open(
         store: MemStore,
         replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
     ) -> Result<Self> {
         let mut log = Self {
             store,
-            ..Self::new()
+            end: Position(0),
+            durable: Position(0),
+            epoch: Epoch(0),
+            begin: true,
         };
         let segments = log.store.lock();
         for segment in segments.iter() {
@@ -138,11 +96,6 @@ impl MemLog {
         drop(segments);
         Ok(log)
     }
-
-    /// The storage below the log; open it again with [`MemLog::open`].
-    pub fn store(&self) -> MemStore {
-        self.store.clone()
-    }
 }
 
 impl Log for MemLog {
@@ -155,7 +108,18 @@ impl Log for MemLog {
     }
 
     fn append(&mut self, expected: Position, stamp: Stamp, frame: &mut FrameBuf) -> Result<Placed> {
-        let len = frame.admitted(expected, self.end, stamp, self.epoch)?;
+        let end = self.end;
+        if expected != end {
+            return Err(LogError::Moved { expected, end });
+        }
+        let (epoch, latest) = (stamp.epoch, self.epoch);
+        if epoch < latest {
+            return Err(LogError::Fenced { epoch, latest });
+        }
+        let (bytes, limit) = (frame.len() as u64, PAYLOAD_BYTES_MAX);
+        if bytes > limit {
+            return Err(LogError::TooLarge { bytes, limit });
+        }
         let mut segments = self.store.lock();
         if self.begin || segments.is_empty() {
             let number = segments.last().map_or(1, |last| last.number.0 + 1);
@@ -170,7 +134,8 @@ impl Log for MemLog {
         let last = segments.len() - 1;
         let segment = &mut segments[last];
         let (kind, count) = (frame.kind(), frame.count);
-        let sealed = frame.seal(0, self.end, stamp, self.durable, len);
+        let len = u32::try_from(bytes).expect("within the limit");
+        let sealed = frame.sealed(self.end, stamp);
         let offset = segment.file.push(sealed) + FRAME_HEADER_BYTES as u64;
         segment.frames.push(Frame {
             position: self.end,

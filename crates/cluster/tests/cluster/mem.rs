@@ -7,11 +7,13 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{Answer, Distrusted, Ends, EntryLookup, ReplyFn, Seq, Stream, Tail, TailEvent};
+use quintet_cluster::{
+    Answer, Distrusted, Ends, EntryLookup, ReplyFn, Seq, Stream, Tail, TailEvent,
+};
 
 /// A stream that lives as long as somebody holds it. Every call is answered before it returns.
 #[derive(Clone, Default)]
-pub struct MemStream(Arc<Mutex<State>>);
+pub(crate) struct MemStream(Arc<Mutex<State>>);
 
 struct State {
     /// The place of the first entry.
@@ -53,17 +55,17 @@ impl State {
 
 impl MemStream {
     /// An empty one.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Lets it hold so many bytes.
-    pub fn set_capacity(&self, bytes: usize) {
+    pub(crate) fn set_capacity(&self, bytes: usize) {
         self.lock().capacity = bytes;
     }
 
     /// Replaces what stands at `seq`, as no stream ever does.
-    pub fn damage(&self, seq: Seq, damage: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn damage(&self, seq: Seq, damage: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.lock();
         let index = usize::try_from(seq.0 - state.first.0).unwrap_or(usize::MAX);
         let mut bytes = state.entries[index].to_vec();
@@ -72,7 +74,7 @@ impl MemStream {
     }
 
     /// The entries, from the first position on.
-    pub fn entries(&self) -> (Seq, Vec<Bytes>) {
+    pub(crate) fn entries(&self) -> (Seq, Vec<Bytes>) {
         let state = self.lock();
         (state.first, state.entries.iter().cloned().collect())
     }
