@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use quintet_types::{Command, CommandError, LargeBody, Ms, Name, Operation, Outcome};
+use quintet_types::{
+    Command, CommandError, LargeBody, Ms, Name, Operation, Outcome, QueuePage, StatsOf, StatsReply,
+};
 
 use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
@@ -355,3 +357,18 @@ impl ServerStats {
 /// Bodies over this many bytes are announced with [`Step::Stream`] instead of
 /// being held in the connection's input (DESIGN section 6).
 pub const STREAM_OVER: u64 = 64 * 1024;
+
+/// Asks for a page of queues.
+pub(crate) fn page(from: (u8, u32)) -> Command {
+    Command::Stats(StatsOf::Queues { from })
+}
+
+/// The page, if that is what came.
+pub(crate) fn page_of(outcome: &Outcome) -> Option<&QueuePage> {
+    if let Outcome::Stats(reply) = outcome
+        && let StatsReply::Queues(page) = &**reply
+    {
+        return Some(page);
+    }
+    None
+}

@@ -54,6 +54,12 @@ pub(super) fn whole(text: &str) -> Result<Value<'_>, Bad> {
     }
 }
 
+/// The object that is the whole text.
+pub(super) fn object(text: &str) -> Option<Value<'_>> {
+    let value = whole(text).ok();
+    value.filter(|value| value.kind == Kind::Object)
+}
+
 impl<'a> Value<'a> {
     pub(super) fn is_true(self) -> bool {
         self.text == "true"

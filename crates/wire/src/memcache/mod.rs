@@ -82,16 +82,18 @@ pub(crate) struct Shared {
     status: AtomicU8,
 }
 
-/// Kestrel's server states, set by the `status` command for the listener it
-/// came in on. They end with the process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Status {
-    /// Everything is served.
-    Up = 0,
-    /// No new items, nothing flushed or deleted.
-    ReadOnly = 1,
-    /// Nothing is fetched either; open reads can still be settled.
-    Quiescent = 2,
+quintet_types::named! {
+    /// Kestrel's server states, set by the `status` command for the listener it
+    /// came in on. They end with the process.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Status, word {
+        /// Everything is served.
+        Up = "up",
+        /// No new items, nothing flushed or deleted.
+        ReadOnly = "readonly",
+        /// Nothing is fetched either; open reads can still be settled.
+        Quiescent = "quiescent",
+    }
 }
 
 impl Shared {
