@@ -357,7 +357,7 @@ const LARGE_PER_TURN: usize = 64 << 10;
 const COMPACT: usize = 64 << 10;
 
 /// Bytes of the bodies that are in memory.
-fn small_bytes(messages: &Handed) -> usize {
+pub(super) fn small_bytes(messages: &Handed) -> usize {
     let small = messages
         .iter()
         .filter_map(|message| message.body.as_small());
