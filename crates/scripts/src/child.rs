@@ -240,31 +240,22 @@ impl<'a> Child<'a> {
     }
 
     fn listen(&mut self, ended: bool, hear: &mut impl FnMut(&ScriptLine) -> Option<String>) {
-        let Self {
-            says,
-            parser,
-            pending,
-            log,
-            ..
-        } = self;
         let mut take = |script_line: ScriptLine| {
             if let ScriptLine::Other { word, .. } = &script_line {
-                log.note(&format!("RQ does not know: {word}"));
+                self.log.note(&format!("RQ does not know: {word}"));
             }
             if let Some(answer) = hear(&script_line) {
-                pending.extend_from_slice(answer.as_bytes());
-                pending.push(b'\n');
+                self.pending.extend_from_slice(answer.as_bytes());
+                self.pending.push(b'\n');
             }
         };
-        if says.is_some() {
-            drain(says, ended, |bytes| {
-                parser.feed(bytes, &mut take);
-                // Answers first: see `ANSWERS_BYTES_MAX`.
-                ended
-            });
-        }
+        drain(&mut self.says, ended, |bytes| {
+            self.parser.feed(bytes, &mut take);
+            // Answers first: see `ANSWERS_BYTES_MAX`.
+            ended
+        });
         if ended {
-            parser.finish(take);
+            self.parser.finish(take);
         }
     }
 
