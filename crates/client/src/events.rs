@@ -17,9 +17,10 @@ pub type News = Arc<dyn Fn() + Send + Sync>;
 
 quintet_types::named! {
     /// Changes of a message that streams and webhooks report.
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
     pub enum EventKind, name {
         /// It entered a queue, or its producer committed it.
+        #[default]
         Put = "put",
         /// A worker got it under a lease.
         Reserved = "reserved",
@@ -103,7 +104,7 @@ pub struct EventsRequest {
 }
 
 /// A change of a message or a queue, as streams report it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct MessageEvent {
     /// When it was written to the log.
     pub at: Ms,

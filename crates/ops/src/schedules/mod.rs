@@ -8,7 +8,7 @@
 //! ends the server, and in a cluster nobody but the owner puts.
 
 mod book;
-mod load;
+pub(crate) mod load;
 mod operations;
 mod plan;
 mod run;

@@ -504,14 +504,9 @@ impl Runner<'_> {
 
     /// The cursor of a schedule is durable.
     fn done(&self, planned: &Planned) {
-        let Planned {
-            loaded: Loaded { name, .. },
-            schedule,
-            cursor,
-            missed,
-            ..
-        } = planned;
-        if *missed > 0 {
+        let (name, missed) = (&planned.loaded.name, planned.missed);
+        let cursor = &planned.cursor;
+        if missed > 0 {
             tracing::warn!(
                 "schedule {}: {missed} runs were missed",
                 name.escape_debug()
@@ -528,7 +523,9 @@ impl Runner<'_> {
                 item.error = None;
             }
         });
-        inside.book.check_at(name, next_check(schedule, cursor));
+        inside
+            .book
+            .check_at(name, next_check(&planned.schedule, cursor));
     }
 
     /// Changes what is counted of a schedule.
@@ -604,13 +601,8 @@ impl Runner<'_> {
 /// Why nothing was done, or it is not known whether it was; or the queue could not be made any
 /// more.
 fn put_id(outcome: Outcome, puts: bool) -> Result<Option<MessageId>, CommandError> {
-    if let Some(command_error) = refusal(&outcome) {
-        return Err(command_error);
-    }
-    let ids = if let Outcome::Transaction { ids, .. } = outcome {
-        ids
-    } else {
-        Vec::new()
+    let Outcome::Transaction { ids, .. } = &outcome else {
+        return Err(refusal(&outcome).unwrap_or(CommandError::NotPermitted));
     };
     match ids.first() {
         Some(MessageId(0)) => Err(CommandError::TooManyQueues),
