@@ -4,10 +4,10 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use quintet_cluster::{ClusterId, Seq, Writer};
 use quintet_config::Cluster;
-use quintet_host::wall_ms;
+use quintet_host::{thread, wall_ms};
 use quintet_jetstream::{Bucket, Error, Info, JetStream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -501,9 +501,7 @@ pub fn renew(stream: &Arc<JetStream>, cluster: &Cluster, ourselves: &Ourselves) 
             std::thread::sleep(RENEW);
         }
     };
-    let thread = std::thread::Builder::new().name("registry".to_owned());
-    thread.spawn(body).context("cannot start a thread")?;
-    Ok(())
+    thread("registry", body)
 }
 
 fn renew_once(
