@@ -29,16 +29,6 @@ enum Socket {
     Unix(UnixStream),
 }
 
-/// Result of a read.
-pub struct Got {
-    /// So many; 0 without `ended`: nothing but what TLS says to itself.
-    pub bytes: usize,
-    /// There is no more until an event says so.
-    pub drained: bool,
-    /// The client has closed its side.
-    pub ended: bool,
-}
-
 impl From<TcpStream> for Stream {
     fn from(stream: TcpStream) -> Self {
         Self::plain(Socket::Tcp(stream))
@@ -184,17 +174,12 @@ impl Stream {
         buffer: &mut [u8],
         room: usize,
         records: &mut Scratch,
-    ) -> io::Result<Got> {
+    ) -> io::Result<quintet_tls::Read> {
         if let Some(channel) = &mut self.channel {
-            let read = channel.read(&mut self.socket, buffer, room, records)?;
-            return Ok(Got {
-                bytes: read.bytes,
-                drained: read.drained,
-                ended: read.ended,
-            });
+            return channel.read(&mut self.socket, buffer, room, records);
         }
         let bytes = self.socket.read(&mut buffer[..room])?;
-        Ok(Got {
+        Ok(quintet_tls::Read {
             bytes,
             // A plain socket gives all it has if there is room for it.
             drained: bytes < room,

@@ -309,10 +309,8 @@ impl Session for JobqueueSession {
     }
 
     fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
-        let Some(reply) = self.owed.pop_or_alert(output) else {
-            return Next::Close;
-        };
-        reply.write(response, env, output)
+        let reply = self.owed.pop_or_alert(output);
+        reply.map_or(Next::Close, |reply| reply.write(response, env, output))
     }
 
     fn says_no(&self, reply: &[u8]) -> bool {
