@@ -1,6 +1,5 @@
 //! Events of messages, as the log has them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use quintet_types::{MessageId, Ms, Name, Pattern, Principal};
@@ -201,11 +200,13 @@ pub struct EventsPage {
 }
 
 /// Why there is no page.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoEvents {
     /// The position is no text of this server.
+    #[error("takes now, oldest, or the position that a page has as next")]
     Malformed,
     /// The log does not have this position.
+    #[error("{}; the oldest position is {oldest}", why_gone(.retired))]
     Gone {
         /// The oldest position there is.
         oldest: String,
@@ -213,23 +214,14 @@ pub enum NoEvents {
         retired: bool,
     },
     /// The log cannot be read.
+    #[error("cannot read the log: {0}")]
     Failed(String),
 }
 
-impl fmt::Display for NoEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => {
-                f.write_str("takes now, oldest, or the position that a page has as next")
-            }
-            Self::Gone { retired, oldest } => {
-                let why = match retired {
-                    true => "the log begins later, so events were missed",
-                    false => "this position is of another log, or of a time before a restore",
-                };
-                write!(f, "{why}; the oldest position is {oldest}")
-            }
-            Self::Failed(why) => write!(f, "cannot read the log: {why}"),
-        }
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "thiserror asks so")]
+fn why_gone(retired: &bool) -> &'static str {
+    match retired {
+        true => "the log begins later, so events were missed",
+        false => "this position is of another log, or of a time before a restore",
     }
 }
