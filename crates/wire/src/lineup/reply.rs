@@ -70,8 +70,6 @@ impl LineupReply {
     }
 }
 
-/// Too few machines can be reached to keep what would be done.
-
 /// The reply to a refused put.
 pub(super) fn push_error(command_error: CommandError) -> &'static str {
     if command_error == CommandError::MessageTooLarge {
@@ -95,6 +93,7 @@ fn pop_error(command_error: CommandError) -> &'static str {
 fn error_of(command_error: CommandError, other: &'static str) -> &'static str {
     match (command_error, command_error.class()) {
         (CommandError::NoMemory, _) => "Out of memory",
+        // Too few machines can be reached to keep what would be done.
         (CommandError::Unavailable, _) => "no quorum",
         (_, Class::NotPermitted) => "NOT_PERMITTED",
         (_, Class::Unknown) => "outcome not known",
