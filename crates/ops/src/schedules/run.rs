@@ -454,7 +454,7 @@ impl Runner<'_> {
         let (mut steps, mut skipped, mut again) = (Vec::new(), Vec::new(), Vec::new());
         for ((planned, lean), outcome) in planned.into_iter().zip(outcomes) {
             let loaded = &planned.loaded;
-            match put_id(outcome, planned.puts) {
+            match put_id(&outcome, planned.puts) {
                 Ok(Some(id)) => {
                     // Of no consequence: it is only shown. Nobody else writes the cursor.
                     let cursor = planned.cursor.with_message(id.0);
@@ -489,7 +489,7 @@ impl Runner<'_> {
             return again;
         }
         for (planned, outcome) in skipped.into_iter().zip(self.ask_all(steps)) {
-            match put_id(outcome, planned.puts) {
+            match put_id(&outcome, planned.puts) {
                 Ok(id) => {
                     if id.is_some() {
                         self.has_put(&planned.loaded.name);
@@ -567,7 +567,7 @@ impl Runner<'_> {
         let run = |full| {
             let put = Effect::Put(scheduled(&schedule.put, wall));
             let effects = vec![put, set_cursor(name, &cursor, full)];
-            put_id(self.ask(loaded.step(effects)), true)
+            put_id(&self.ask(loaded.step(effects)), true)
         };
         let id = match run(false) {
             Err(command_error) if is_full(command_error) => run(true),
@@ -600,9 +600,9 @@ impl Runner<'_> {
 /// # Errors
 /// Why nothing was done, or it is not known whether it was; or the queue could not be made any
 /// more.
-fn put_id(outcome: Outcome, puts: bool) -> Result<Option<MessageId>, CommandError> {
-    let Outcome::Transaction { ids, .. } = &outcome else {
-        return Err(refusal(&outcome).unwrap_or(CommandError::NotPermitted));
+fn put_id(outcome: &Outcome, puts: bool) -> Result<Option<MessageId>, CommandError> {
+    let Outcome::Transaction { ids, .. } = outcome else {
+        return Err(refusal(outcome).unwrap_or(CommandError::NotPermitted));
     };
     match ids.first() {
         Some(MessageId(0)) => Err(CommandError::TooManyQueues),
