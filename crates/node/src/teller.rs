@@ -150,19 +150,23 @@ impl Teller {
 
     /// The stream, as its leader reports it.
     fn group(&self) -> GroupReport {
-        let (stream, silent) = match self.stream.info() {
-            Ok(Some(info)) => (Some(self.stream_report(&info)), None),
-            Ok(None) => {
-                let why = "the stream is gone. The server does not create it again: see `quintet \
-                    cluster reseed`";
-                (None, Some(why.to_owned()))
+        let silent = match self.stream.info() {
+            Ok(Some(info)) => {
+                return GroupReport {
+                    group: GROUP,
+                    stream: Some(self.stream_report(&info)),
+                    ..GroupReport::default()
+                };
             }
-            Err(error) => (None, Some(error.to_string())),
+            Ok(None) => "the stream is gone. The server does not create it again: see `quintet \
+                         cluster reseed`"
+                .to_owned(),
+            Err(error) => error.to_string(),
         };
         GroupReport {
             group: GROUP,
-            stream,
-            silent,
+            silent: Some(silent),
+            ..GroupReport::default()
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use quintet_cluster::{ClusterId, Seq, Writer};
 use quintet_config::Cluster;
-use quintet_host::{thread, wall_ms};
+use quintet_host::wall_ms;
 use quintet_jetstream::{Bucket, Error, Info, JetStream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -501,7 +501,7 @@ pub fn renew(stream: &Arc<JetStream>, cluster: &Cluster, ourselves: &Ourselves) 
             std::thread::sleep(RENEW);
         }
     };
-    thread("registry", body)
+    quintet_host::thread("registry", body)
 }
 
 fn renew_once(

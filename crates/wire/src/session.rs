@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use quintet_types::{
-    Command, CommandError, LargeBody, Ms, Name, Operation, Outcome, QueuePage, StatsOf, StatsReply,
-};
+use quintet_types::{Command, CommandError, LargeBody, Ms, Name, Operation, Outcome};
 
 use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
@@ -360,13 +358,13 @@ pub const STREAM_OVER: u64 = 64 * 1024;
 
 /// Asks for a page of queues.
 pub(crate) fn page(from: (u8, u32)) -> Command {
-    Command::Stats(StatsOf::Queues { from })
+    Command::Stats(quintet_types::StatsOf::Queues { from })
 }
 
 /// The page, if that is what came.
-pub(crate) fn page_of(outcome: &Outcome) -> Option<&QueuePage> {
+pub(crate) fn page_of(outcome: &Outcome) -> Option<&quintet_types::QueuePage> {
     if let Outcome::Stats(reply) = outcome
-        && let StatsReply::Queues(page) = &**reply
+        && let quintet_types::StatsReply::Queues(page) = &**reply
     {
         return Some(page);
     }
