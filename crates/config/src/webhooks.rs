@@ -25,7 +25,7 @@ pub struct WebhookTable {
 }
 
 /// A receiver of events.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Webhook {
     /// Its position is kept under this name.
     pub name: String,

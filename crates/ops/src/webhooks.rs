@@ -49,6 +49,7 @@ pub struct Webhooks {
 }
 
 /// A webhook with its counters since the start of the server.
+#[derive(Default)]
 pub struct Row {
     webhook: Webhook,
     /// Events that were accepted.
@@ -108,12 +109,7 @@ impl Webhooks {
         let row = |webhook| {
             Arc::new(Row {
                 webhook,
-                sent: AtomicU64::default(),
-                failures: AtomicU64::default(),
-                gaps: AtomicU64::default(),
-                gap_bytes: AtomicU64::default(),
-                position: Mutex::default(),
-                work: Arc::default(),
+                ..Row::default()
             })
         };
         Ok(Self {

@@ -31,6 +31,7 @@ const REQUESTS: usize = 64;
 const READS: usize = 4;
 
 /// Result of decoding.
+#[derive(Default)]
 struct Decoded {
     used: usize,
     /// No complete request is left.
@@ -614,11 +615,7 @@ fn decode(
     env: &Env<'_>,
     asks: &mut Vec<ClientRequest>,
 ) -> Decoded {
-    let mut decoded = Decoded {
-        used: 0,
-        dry: false,
-        body: None,
-    };
+    let mut decoded = Decoded::default();
     while asks.len() < room {
         match session.decode(&input[decoded.used..], env) {
             Step::More => {
