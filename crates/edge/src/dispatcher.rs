@@ -78,7 +78,7 @@ struct Requester {
     queue: VecDeque<(Caller, Command, OnOutcome)>,
 }
 
-/// What is said once this is reached, and since when it is held.
+/// A notification with what it requires, and since when it is held.
 type Held = (Required, Notification, Instant);
 
 /// A reply or an arrival, for when it is durable.

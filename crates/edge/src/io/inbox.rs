@@ -9,7 +9,7 @@ use super::upload::Upload;
 quintet_types::defaults! {
     /// The way in of one connection.
     pub(super) struct Inbox {
-        /// What came before it was registered raises an event.
+        /// Bytes that came before it was registered raise an event.
         pub(super) feed: Feed = Feed::Quiet,
         /// Its protocol is not known yet: its first line may be HTTP's.
         pub(super) is_new: bool = true,
