@@ -87,6 +87,7 @@ impl<'a> Child<'a> {
             let flags = rustix::fs::fcntl_getfl(ours)?;
             rustix::fs::fcntl_setfl(ours, flags | OFlags::NONBLOCK)?;
         }
+        let no_launcher = || io::Error::new(io::ErrorKind::InvalidInput, "no launcher");
         let (program, first) = start.launcher.split_first().ok_or_else(no_launcher)?;
         let process = Command::new(program)
             .args(first)
@@ -280,10 +281,6 @@ impl<'a> Child<'a> {
             }
         }
     }
-}
-
-fn no_launcher() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "no launcher")
 }
 
 /// Reads what is in a pipe now, as long as `take` wants more; closes it at its
