@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net;
 use std::os::unix::net as unix;
 
+use either::{Either, for_both};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -18,39 +19,13 @@ pub struct Stream {
     channel: Option<Box<ClientChannel>>,
 }
 
-enum Socket {
-    /// Over TCP, without delay.
-    Tcp(TcpStream),
-    /// Over a unix socket.
-    Unix(UnixStream),
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read(buffer),
-            Socket::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.write(bytes),
-            Socket::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+/// TCP without delay, or a unix socket.
+type Socket = Either<TcpStream, UnixStream>;
 
 impl From<UnixStream> for Stream {
     fn from(stream: UnixStream) -> Self {
         Self {
-            socket: Socket::Unix(stream),
+            socket: Either::Right(stream),
             channel: None,
         }
     }
@@ -72,12 +47,12 @@ impl Stream {
                     channel = Some(Box::new(tls.handshake(&mut stream)?));
                 }
                 stream.set_nonblocking(true)?;
-                Socket::Tcp(TcpStream::from_std(stream))
+                Either::Left(TcpStream::from_std(stream))
             }
             Target::Unix(path) => {
                 let stream = unix::UnixStream::connect(path)?;
                 stream.set_nonblocking(true)?;
-                Socket::Unix(UnixStream::from_std(stream))
+                Either::Right(UnixStream::from_std(stream))
             }
         };
         Ok(Self { socket, channel })
@@ -86,7 +61,7 @@ impl Stream {
     /// A connection that nothing was asked of is still open, and silent but
     /// for what TLS says to itself.
     pub fn is_open(&mut self) -> bool {
-        if let (Socket::Tcp(stream), Some(_)) = (&self.socket, &self.channel) {
+        if let (Either::Left(stream), Some(_)) = (&self.socket, &self.channel) {
             let seen = stream.peek(&mut [0]);
             return match seen {
                 Ok(count) => count > 0,
@@ -147,9 +122,6 @@ impl Stream {
     }
 
     fn source(&mut self) -> &mut dyn Source {
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream,
-            Socket::Unix(stream) => stream,
-        }
+        for_both!(&mut self.socket, stream => stream)
     }
 }

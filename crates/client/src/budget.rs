@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that connections hold for input, uploads and output, all together,
 /// and the bound on them. Shared by all who serve clients.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct ByteBudget {
     limit: AtomicU64,
     used: AtomicU64,
@@ -20,9 +20,7 @@ impl ByteBudget {
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(limit),
-            used: AtomicU64::new(0),
-            holders: AtomicU64::new(0),
-            turned_away: AtomicU64::new(0),
+            ..Self::default()
         })
     }
 
@@ -74,28 +72,29 @@ impl ByteBudget {
     /// Takes `bytes` unless that would be over the bound; gives them back when
     /// the share is dropped.
     pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
-        if self.used().saturating_add(bytes) > self.limit() {
-            self.turn_away();
-            return None;
-        }
-        self.change(0, bytes);
-        Some(Share {
-            budget: Arc::clone(self),
-            bytes,
-        })
+        self.fits(bytes).then(|| self.share(bytes))
     }
 
     /// The same, but who is alone gets what it wants, however much: a bound
     /// under the longest single thing is not to refuse it for ever.
     pub fn take_or_alone(self: &Arc<Self>, bytes: u64) -> Option<Share> {
-        if self.used() > 0 {
-            return self.take(bytes);
+        (self.used() == 0 || self.fits(bytes)).then(|| self.share(bytes))
+    }
+
+    fn fits(&self, bytes: u64) -> bool {
+        let fits = self.used().saturating_add(bytes) <= self.limit();
+        if !fits {
+            self.turn_away();
         }
+        fits
+    }
+
+    fn share(self: &Arc<Self>, bytes: u64) -> Share {
         self.change(0, bytes);
-        Some(Share {
+        Share {
             budget: Arc::clone(self),
             bytes,
-        })
+        }
     }
 
     /// Counts one that was closed or refused; answers how many there were.
@@ -120,13 +119,12 @@ impl Share {
     /// Takes `bytes` more, unless that would be over the bound. False: it has
     /// what it had.
     pub fn grow(&mut self, bytes: u64) -> bool {
-        if self.budget.used().saturating_add(bytes) > self.budget.limit() {
-            self.budget.turn_away();
-            return false;
+        let fits = self.budget.fits(bytes);
+        if fits {
+            self.budget.change(self.bytes, self.bytes + bytes);
+            self.bytes += bytes;
         }
-        self.budget.change(self.bytes, self.bytes + bytes);
-        self.bytes += bytes;
-        true
+        fits
     }
 }
 

@@ -1,6 +1,5 @@
 //! Events of messages, as the log has them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use quintet_types::{MessageId, Ms, Name, Pattern, Principal};
@@ -17,9 +16,10 @@ pub type News = Arc<dyn Fn() + Send + Sync>;
 
 quintet_types::named! {
     /// Changes of a message that streams and webhooks report.
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
     pub enum EventKind, name {
         /// It entered a queue, or its producer committed it.
+        #[default]
         Put = "put",
         /// A worker got it under a lease.
         Reserved = "reserved",
@@ -103,7 +103,7 @@ pub struct EventsRequest {
 }
 
 /// A change of a message or a queue, as streams report it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct MessageEvent {
     /// When it was written to the log.
     pub at: Ms,
@@ -200,11 +200,13 @@ pub struct EventsPage {
 }
 
 /// Why there is no page.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoEvents {
     /// The position is no text of this server.
+    #[error("takes now, oldest, or the position that a page has as next")]
     Malformed,
     /// The log does not have this position.
+    #[error("{}; the oldest position is {oldest}", why_gone(.retired))]
     Gone {
         /// The oldest position there is.
         oldest: String,
@@ -212,23 +214,14 @@ pub enum NoEvents {
         retired: bool,
     },
     /// The log cannot be read.
+    #[error("cannot read the log: {0}")]
     Failed(String),
 }
 
-impl fmt::Display for NoEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => {
-                f.write_str("takes now, oldest, or the position that a page has as next")
-            }
-            Self::Gone { retired, oldest } => {
-                let why = match retired {
-                    true => "the log begins later, so events were missed",
-                    false => "this position is of another log, or of a time before a restore",
-                };
-                write!(f, "{why}; the oldest position is {oldest}")
-            }
-            Self::Failed(why) => write!(f, "cannot read the log: {why}"),
-        }
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "thiserror asks so")]
+fn why_gone(retired: &bool) -> &'static str {
+    match retired {
+        true => "the log begins later, so events were missed",
+        false => "this position is of another log, or of a time before a restore",
     }
 }

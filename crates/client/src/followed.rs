@@ -6,7 +6,7 @@ use quintet_types::{MessageId, Ms};
 pub const FOLLOWED_BODY: usize = 256;
 
 /// An event of a message.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Happened {
     /// By the wall clock.
     pub at: Ms,

@@ -10,7 +10,7 @@ use quintet_policy::{
     Cron, EVERY_MS_MAX, EVERY_MS_MIN, MOMENT_MAX, MOMENTS_MAX, Missed, Overlap, Recurrence,
     Schedule, Timing,
 };
-use quintet_types::{Body, Dedupe, Expiry, Ms, Name, OnRepeat, Put, PutMore, Scope, When};
+use quintet_types::{Body, Dedupe, Expiry, Ms, Name, OnRepeat, Put, PutMore, Scope, When, fnv};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -234,7 +234,7 @@ impl ScheduleSpec {
             number(self.every_ms),
             number(self.phase_ms),
             // A list may be long, and each record of a run has this text.
-            fnv(&at.join(",")),
+            fnv(at.join(",").as_bytes()),
             number(self.start_ms),
             number(self.end_ms),
             number(self.count),
@@ -428,13 +428,6 @@ fn interval(ms: u64) -> String {
         || format!("{ms}ms"),
         |(unit, word)| format!("{}{word}", ms / unit),
     )
-}
-
-/// A number of a text that every version computes alike (FNV-1a).
-fn fnv(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ const WEBHOOKS_MAX: usize = 32;
 const NAME_MAX: usize = 64;
 
 /// A receiver of events.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Webhook {
     /// Its position is kept under this name.
     pub name: String,

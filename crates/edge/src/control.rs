@@ -8,8 +8,7 @@ use quintet_config::{RESERVE, control};
 use quintet_http::{AuthenticatedClient, ForwardedConnection, Forwarding, Web};
 use quintet_types::{CommandError, LargeBody, Principal};
 use quintet_wire::{
-    ClientRequest, Env, HookReply, Listener, Next, Options, Output, Protocol, ServerResponse,
-    Session, Step,
+    ClientRequest, Env, HookReply, Listener, Next, Output, Protocol, ServerResponse, Session, Step,
 };
 
 use crate::auth::{HttpGate, Security};
@@ -30,17 +29,13 @@ pub const CONTROL: Protocol = Protocol {
     about: "",
     options: &[],
     tally_names: &[],
-    listener: not_http,
+    listener: |_| Ok(Box::new(NotHttp)),
 };
 
 const NOT_HTTP: &[u8] =
     b"{\"error\": \"this socket speaks HTTP: use the command line of the server's version\"}\n";
 
 struct NotHttp;
-
-fn not_http(_options: &Options) -> Result<Box<dyn Listener>, String> {
-    Ok(Box::new(NotHttp))
-}
 
 impl Listener for NotHttp {
     fn open(&self) -> Box<dyn Session> {

@@ -47,7 +47,7 @@ struct Inside {
     requesters: HashMap<ClientId, Requester>,
     entered: u64,
     /// Outcomes that wait for what they need, in the order they were decided, and since when.
-    held: Vec<(Required, Notification, Instant)>,
+    held: Vec<Held>,
     /// Commands that are being decided.
     deciding: usize,
     /// No command is begun any more.
@@ -77,6 +77,9 @@ struct Requester {
     /// Its next commands.
     queue: VecDeque<(Caller, Command, OnOutcome)>,
 }
+
+/// A notification with what it requires, and since when it is held.
+type Held = (Required, Notification, Instant);
 
 /// A reply or an arrival, for when it is durable.
 enum Notification {
@@ -450,22 +453,16 @@ impl Dispatcher {
 
     fn take_reached(&self, completed: Completed) -> Vec<Notification> {
         let mut inside = locked(&self.inside);
-        let (free, held) = std::mem::take(&mut inside.held)
-            .into_iter()
-            .partition::<Vec<_>, _>(|(required, ..)| completed.satisfies(*required));
-        inside.held = held;
-        free.into_iter()
-            .map(|(_, notification, _)| notification)
-            .collect()
+        let is_free = |held: &mut Held| completed.satisfies(held.0);
+        let free = inside.held.extract_if(.., is_free);
+        free.map(|(_, notification, _)| notification).collect()
     }
 
     /// Gives up replies that nobody acknowledges: its drop notifies the client that waits for one.
     pub(crate) fn give_up(&self) {
         let mut inside = locked(&self.inside);
-        let (late, held) = std::mem::take(&mut inside.held)
-            .into_iter()
-            .partition::<Vec<_>, _>(|(_, _, since)| self.core.gives_up(since.elapsed()));
-        inside.held = held;
+        let is_late = |held: &mut Held| self.core.gives_up(held.2.elapsed());
+        let late: Vec<Held> = inside.held.extract_if(.., is_late).collect();
         // Without the lock.
         drop(inside);
         drop(late);

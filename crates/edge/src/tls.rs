@@ -160,6 +160,7 @@ fn log_reload(name: &str, acceptor: &Acceptor, reloaded: Result<(), quintet_tls:
 }
 
 /// Looks after files that change, in a thread of its own, until it is dropped.
+#[derive(Default)]
 pub struct Watch {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -172,10 +173,7 @@ impl Watch {
     /// The system has no thread to give.
     pub fn start(tls: &Arc<Tls>) -> Result<Self> {
         if locked(&tls.acceptors).iter().all(Option::is_none) {
-            return Ok(Self {
-                stop: None,
-                thread: None,
-            });
+            return Ok(Self::default());
         }
         let (stop, stopped) = channel();
         let tls = Arc::clone(tls);

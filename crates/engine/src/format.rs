@@ -3,7 +3,7 @@
 //! `docs/run-format.md` describe the same; the facts themselves are in `codec`, frames and blocks
 //! in `quintet-log`.
 
-use quintet_types::{QueueId, StateIndex, varint};
+use quintet_types::{QueueId, StateIndex, fnv, varint};
 
 /// Appends a group to the payload of a frame of facts: the shard's number, how
 /// long its records are, the records. Nothing if there are none.
@@ -43,11 +43,7 @@ pub fn chunk(mut payload: &[u8]) -> Option<(u64, u32, &[u8])> {
 /// Hash of a message's key, as runs index it: FNV-1a of 64 bits over the
 /// number of the queue (four bytes, low one first) and the key.
 pub fn key_hash(queue: QueueId, key: &[u8]) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325;
-    let bytes = queue.0.to_le_bytes();
-    bytes.iter().chain(key).fold(start, |hash: u64, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    fnv(queue.0.to_le_bytes().iter().chain(key))
 }
 
 /// The tag of a state index of a run: queue and state.

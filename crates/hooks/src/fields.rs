@@ -32,33 +32,9 @@ macro_rules! number_or_opaque {
 pub(crate) use number_or_opaque;
 
 /// Fields of a stored message.
-const STORED: &[&str] = &[
-    "id",
-    "queue",
-    "body",
-    "size",
-    "priority",
-    "flags",
-    "key",
-    "name",
-    "batch",
-    "tracked",
-    "reply_to",
-    "after",
-    "state",
-    "reserves",
-    "timeouts",
-    "releases",
-    "created_ms",
-    "age_ms",
-    "due_ms",
-    "expires_ms",
-    "ttr_ms",
-    "not_selectable",
-    "status",
-    "cancelled",
-    "attrs",
-];
+const STORED: &str = "id queue body size priority flags key name batch tracked reply_to after state \
+    reserves timeouts releases created_ms age_ms due_ms expires_ms ttr_ms not_selectable status \
+    cancelled attrs";
 
 /// The bytes of a body that is in memory; nil for one in the log.
 pub(crate) fn body_value(lua: &Lua, body: &Body) -> LuaResult<Value> {
@@ -249,9 +225,9 @@ pub(crate) fn of_message(
 /// A stored message as a table.
 pub(crate) fn table_of(lua: &Lua, message: &Message, queue: &Name, now: Ms) -> LuaResult<Table> {
     let table = lua.create_table()?;
-    for field in STORED {
+    for field in STORED.split(' ') {
         if let Some(value) = of_message(lua, message, queue, now, field.as_bytes())? {
-            table.raw_set(*field, value)?;
+            table.raw_set(field, value)?;
         }
     }
     Ok(table)
@@ -437,12 +413,8 @@ fn dedupe_of(table: &Table) -> Result<Dedupe, String> {
             }
             b"on_repeat" => {
                 let words = "\"refuse\", \"first\" or \"replace\"";
-                on_repeat = Some(choice(
-                    "dedupe.on_repeat",
-                    &value,
-                    OnRepeat::of_word,
-                    words,
-                )?);
+                let chosen = choice("dedupe.on_repeat", &value, OnRepeat::of_word, words)?;
+                on_repeat = Some(chosen);
             }
             _ => {
                 let known = "id, window_ms, scope, on_repeat";

@@ -12,29 +12,20 @@ const DEPTH_MAX: u32 = 200;
 const ESCAPE: u8 = b'%';
 
 /// Why a match was given up.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Failed {
     /// The pattern is not one; the text is Lua's.
+    #[error("{0}")]
     Malformed(&'static str),
     /// `%1` and the like name a capture that there is not.
+    #[error("invalid capture index %{0}")]
     BadCapture(usize),
     /// `%` of a replacement is followed by neither a digit nor `%`.
+    #[error("invalid use of '%' in replacement string")]
     BadReplacement,
     /// The steps are used up.
+    #[error("pattern matching used up its budget")]
     Spent,
-}
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failed::Malformed(text) => f.write_str(text),
-            Failed::BadCapture(number) => {
-                write!(f, "invalid capture index %{number}")
-            }
-            Failed::BadReplacement => f.write_str("invalid use of '%' in replacement string"),
-            Failed::Spent => f.write_str("pattern matching used up its budget"),
-        }
-    }
 }
 
 type Result<T> = std::result::Result<T, Failed>;

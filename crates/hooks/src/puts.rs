@@ -172,10 +172,8 @@ impl HookState {
         let (shape, decided, mut stored) = match result {
             Ok(done) => done,
             Err(missed) => {
-                return match self.missed(missed) {
-                    Some(text) => Decided::Denied(text),
-                    None => self.plain(Command::PutMany(puts)),
-                };
+                let denied = self.missed(missed).map(Decided::Denied);
+                return denied.unwrap_or_else(|| self.plain(Command::PutMany(puts)));
             }
         };
         let (counts, all) = match shape {

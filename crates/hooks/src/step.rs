@@ -25,6 +25,11 @@ impl Work {
         self.host
             .ask(Caller::server(self.caller.client_id), command)
     }
+
+    /// As [`Step::add`].
+    pub(crate) fn add(&mut self, effect: Effect, bytes: usize) -> Result<(), String> {
+        self.step.add(effect, bytes, &self.limits)
+    }
 }
 
 /// One step in the making.
@@ -55,15 +60,13 @@ impl Step {
 
     /// The messages it puts.
     pub(crate) fn puts(&self) -> Vec<Put> {
-        self.effects
-            .iter()
-            .filter_map(|effect| {
-                let Effect::Put(put) = effect else {
-                    return None;
-                };
-                Some(put.clone())
-            })
-            .collect()
+        let mut puts = Vec::new();
+        for effect in &self.effects {
+            if let Effect::Put(put) = effect {
+                puts.push(put.clone());
+            }
+        }
+        puts
     }
 
     /// The step as a command's first parts; leaves it empty but for what was

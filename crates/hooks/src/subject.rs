@@ -32,27 +32,19 @@ pub(crate) struct Stored {
 /// The userdata. There is one for each state, so that a call makes none.
 pub(crate) struct Msg(pub(crate) Arc<Mutex<Subject>>);
 
+const GONE: &str = "a message is valid only while the function that got it runs";
+
 impl Msg {
     fn get(&self, lua: &Lua, field: &LuaString) -> Result<Value> {
         let name = field.as_bytes();
         let found = match &*locked(&self.0) {
-            Subject::Gone => {
-                return Err(Error::runtime(
-                    "a message is valid only while the function that got it runs",
-                ));
-            }
+            Subject::Gone => return Err(Error::runtime(GONE)),
             Subject::Put(_, Some(id)) if *name == *b"id" => {
                 Some(Value::Integer(i64::try_from(id.0).unwrap_or(i64::MAX)))
             }
             Subject::Put(put, _) => fields::of_put(lua, put, &name)?,
             Subject::Stored(stored) => {
-                let Stored {
-                    message,
-                    queue,
-                    now,
-                    ..
-                } = &**stored;
-                fields::of_message(lua, message, queue, *now, &name)?
+                fields::of_message(lua, &stored.message, &stored.queue, stored.now, &name)?
             }
         };
         found.ok_or_else(|| {
@@ -78,9 +70,7 @@ impl Msg {
                 stored.message.body = put.body;
                 Ok(())
             }
-            Subject::Gone => Err(Error::runtime(
-                "a message is valid only while the function that got it runs",
-            )),
+            Subject::Gone => Err(Error::runtime(GONE)),
             Subject::Put(_, Some(_)) | Subject::Stored(_) => Err(Error::runtime(format!(
                 "msg.{name} cannot be set: the message is stored"
             ))),

@@ -286,10 +286,8 @@ impl HookState {
                         return decided;
                     }
                 }
-                match self.missed(missed) {
-                    Some(text) => Decided::Denied(text),
-                    None => self.plain(command),
-                }
+                let denied = self.missed(missed).map(Decided::Denied);
+                denied.unwrap_or_else(|| self.plain(command))
             }
         }
     }

@@ -57,6 +57,7 @@ pub(crate) fn of_put(
     (first, second): Returned,
     put: &Put,
 ) -> Result<PutVerdict, String> {
+    let expected = "nothing, false and a text, a queue's name, or a table of messages";
     Ok(match first {
         Value::Nil | Value::Boolean(true) => PutVerdict::Go,
         Value::Boolean(false) => PutVerdict::Refuse(reason(&second)?),
@@ -65,13 +66,7 @@ pub(crate) fn of_put(
             ..put.clone()
         }]),
         Value::Table(table) => PutVerdict::Instead(messages(&table, put)?),
-        other @ (number_or_opaque!()) => {
-            return Err(wrong(
-                event,
-                "nothing, false and a text, a queue's name, or a table of messages",
-                &other,
-            ));
-        }
+        other @ (number_or_opaque!()) => return Err(wrong(event, expected, &other)),
     })
 }
 
@@ -112,15 +107,14 @@ pub(crate) enum CommandVerdict {
 }
 
 pub(crate) fn of_command((first, second): Returned) -> Result<CommandVerdict, String> {
+    let expected = "nothing, false and a text, or a text that answers it";
     match first {
         Value::Nil | Value::Boolean(true) => Ok(CommandVerdict::Go),
         Value::Boolean(false) => Ok(CommandVerdict::Refuse(reason(&second)?)),
         Value::String(text) => Ok(CommandVerdict::Answer(text.as_bytes().to_vec())),
-        other @ (Value::Table(_) | number_or_opaque!()) => Err(wrong(
-            Event::Command,
-            "nothing, false and a text, or a text that answers it",
-            &other,
-        )),
+        other @ (Value::Table(_) | number_or_opaque!()) => {
+            Err(wrong(Event::Command, expected, &other))
+        }
     }
 }
 
@@ -153,6 +147,7 @@ pub(crate) enum TakeVerdict {
 }
 
 pub(crate) fn of_take((first, second): Returned) -> Result<TakeVerdict, String> {
+    let expected = "nothing, false and a text, a queue's name or a list of them";
     Ok(match first {
         Value::Nil | Value::Boolean(true) => TakeVerdict::Go,
         Value::Boolean(false) => TakeVerdict::Refuse(reason(&second)?),
@@ -167,13 +162,7 @@ pub(crate) fn of_take((first, second): Returned) -> Result<TakeVerdict, String> 
             }
             TakeVerdict::From(names)
         }
-        other @ (number_or_opaque!()) => {
-            return Err(wrong(
-                Event::BeforeTake,
-                "nothing, false and a text, a queue's name or a list of them",
-                &other,
-            ));
-        }
+        other @ (number_or_opaque!()) => return Err(wrong(Event::BeforeTake, expected, &other)),
     })
 }
 
@@ -189,17 +178,14 @@ pub(crate) enum TakenVerdict {
 }
 
 pub(crate) fn of_taken((first, second): Returned) -> Result<TakenVerdict, String> {
+    let expected = "nothing, false and a delay in ms, or a queue's name";
     Ok(match first {
         Value::Nil | Value::Boolean(true) => TakenVerdict::Deliver,
         Value::Boolean(false) if second.is_nil() => TakenVerdict::Back(0),
         Value::Boolean(false) => TakenVerdict::Back(span("delay", &second)?),
         Value::String(_) => TakenVerdict::To(name("queue", &first)?),
         other @ (Value::Table(_) | number_or_opaque!()) => {
-            return Err(wrong(
-                Event::AfterTake,
-                "nothing, false and a delay in ms, or a queue's name",
-                &other,
-            ));
+            return Err(wrong(Event::AfterTake, expected, &other));
         }
     })
 }
@@ -218,17 +204,14 @@ pub(crate) enum FateVerdict {
 }
 
 pub(crate) fn of_fate(event: Event, (first, _): Returned) -> Result<FateVerdict, String> {
+    let expected = "nothing, false (delete it), true (keep it) or a queue's name";
     Ok(match first {
         Value::Nil => FateVerdict::Default,
         Value::Boolean(false) => FateVerdict::Drop,
         Value::Boolean(true) => FateVerdict::Keep,
         Value::String(_) => FateVerdict::To(name("queue", &first)?),
         other @ (Value::Table(_) | number_or_opaque!()) => {
-            return Err(wrong(
-                event,
-                "nothing, false (delete it), true (keep it) or a queue's name",
-                &other,
-            ));
+            return Err(wrong(event, expected, &other));
         }
     })
 }
@@ -239,6 +222,7 @@ pub(crate) fn of_empty((first, second): Returned, queue: &Name) -> Result<PutVer
         queue: queue.clone(),
         ..Put::default()
     };
+    let expected = "nothing, false and a text, a body or a table of messages";
     Ok(match first {
         Value::Nil => PutVerdict::Go,
         Value::Boolean(false) => PutVerdict::Refuse(reason(&second)?),
@@ -248,11 +232,7 @@ pub(crate) fn of_empty((first, second): Returned, queue: &Name) -> Result<PutVer
         }]),
         Value::Table(table) => PutVerdict::Instead(messages(&table, &base)?),
         other @ (Value::Boolean(true) | number_or_opaque!()) => {
-            return Err(wrong(
-                Event::Empty,
-                "nothing, false and a text, a body or a table of messages",
-                &other,
-            ));
+            return Err(wrong(Event::Empty, expected, &other));
         }
     })
 }

@@ -3,6 +3,16 @@
 use quintet_types::{BackTo, LeaseOwner, LeaseRequest, LeaseTime, Name, Take};
 use smallvec::SmallVec;
 
+/// A lease of a connection for so long, of which it may hold so many.
+pub(crate) fn lease_for(ms: u64, held_max: u32) -> LeaseRequest {
+    LeaseRequest {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::Fixed(ms),
+        back_to: BackTo::Position,
+        held_max,
+    }
+}
+
 /// A take whose message has not come.
 #[derive(Clone)]
 pub(crate) struct Waiting {
@@ -19,12 +29,7 @@ impl Waiting {
     pub(crate) fn as_take(&self) -> Take {
         let mut take = self.take.clone();
         if self.leased {
-            take.lease = Some(LeaseRequest {
-                owner: LeaseOwner::Connection,
-                time: LeaseTime::Fixed(0),
-                back_to: BackTo::Position,
-                held_max: take.refuse_if_held,
-            });
+            take.lease = Some(lease_for(0, take.refuse_if_held));
         }
         take
     }

@@ -101,7 +101,7 @@ pub use room::Room;
 pub(crate) use shard::{Locked, Shard, ShardLock};
 pub use signal::Signal;
 pub(crate) use sync::SyncTime;
-pub use system::{random, wall_ms};
+pub use system::{random, thread, wall_ms};
 
 /// Primitives with which threads wait, in `deadline` and `signal`: `schedules` compiles both with
 /// Shuttle's.

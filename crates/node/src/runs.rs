@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::{Blobs, CachedRuns};
-use quintet_host::{Core, Replay, locked};
+use quintet_host::{Core, Replay, locked, thread};
 use quintet_log::run::RunName;
 use quintet_log::{Disk, Storage};
 use quintet_nodes::RUNS;
@@ -52,10 +52,7 @@ impl Runs {
         // The newest list counts: one that finds no place comes again.
         let (wanted, lists) = sync_channel(1);
         let runs = Arc::downgrade(&cached);
-        let thread = std::thread::Builder::new().name("runs".to_owned());
-        thread
-            .spawn(move || fetch_all(&runs, &lists))
-            .context("cannot start a thread")?;
+        thread("runs", move || fetch_all(&runs, &lists))?;
         Ok(Self {
             cached,
             wanted,
@@ -170,9 +167,7 @@ impl Runs {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("runs-clear".to_owned());
-        thread.spawn(body).context("cannot start a thread")?;
-        Ok(())
+        thread("runs-clear", body)
     }
 }
 

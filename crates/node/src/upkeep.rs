@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use quintet_cluster::{Acks, Role};
-use quintet_host::locked;
+use quintet_host::{locked, thread};
 use quintet_jetstream::{Error, Peers};
 use quintet_nodes::{ClusterReport, registry};
 
@@ -30,7 +30,6 @@ const LOOK: Duration = Duration::from_millis(5);
 /// There is no thread to be had.
 pub(super) fn start(teller: &Arc<Teller>, nudges: Receiver<()>) -> Result<()> {
     let teller = Arc::downgrade(teller);
-    let thread = std::thread::Builder::new().name("cluster".to_owned());
     let body = move || {
         while let Some(teller) = Weak::upgrade(&teller) {
             if let Err(error) = teller.see_to() {
@@ -43,8 +42,7 @@ pub(super) fn start(teller: &Arc<Teller>, nudges: Receiver<()>) -> Result<()> {
             }
         }
     };
-    thread.spawn(body).context("cannot start a thread")?;
-    Ok(())
+    thread("cluster", body)
 }
 
 impl Teller {

@@ -112,7 +112,7 @@ pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
     }
     let (mut requested, mut silent) = (0, Vec::new());
     for address in &cluster.monitor {
-        let syncs = syncs_always(address);
+        let syncs = monitored(address, "/jsz").and_then(|about| syncs(&about));
         requested += usize::from(syncs.is_ok());
         match syncs {
             Ok(true) => {}
@@ -160,11 +160,8 @@ fn numbers(version: &str) -> [u64; 3] {
     [(); 3].map(|()| numbers.next().unwrap_or(0))
 }
 
-/// Whether the server with this monitoring address syncs each message.
-fn syncs_always(address: &str) -> Result<bool> {
-    syncs(&monitored(address, "/jsz")?)
-}
-
+/// Whether the server that tells this about JetStream syncs each message.
+///
 /// # Errors
 /// JetStream has ended there, as on a full disk: it is as if that machine were gone.
 fn syncs(about: &serde_json::Value) -> Result<bool> {

@@ -12,7 +12,7 @@ use quintet_config::Config;
 use quintet_jetstream::{JetStream, Objects};
 use quintet_log::{
     Disk, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log as _, Options, ReplayFrame, Stamp,
-    Storage as _,
+    Storage as _, StorageFile,
 };
 
 use super::files::place;
@@ -138,13 +138,11 @@ pub fn ahead(config: &Config, progress: ProgressCallback<'_>) -> Result<Ahead> {
         let Some(file) = open(&name)? else {
             continue;
         };
-        if to.has(&name, &*file)? {
-            done.there += 1;
-        } else {
-            to.put_over(&name, &*file)
-                .with_context(|| format!("cannot store {name}"))?;
+        if keep(&to, &name, &*file)? {
             done.stored += 1;
             done.bytes += bytes;
+        } else {
+            done.there += 1;
         }
         progress(through, total);
     }
@@ -193,12 +191,7 @@ fn bring_runs(
             let file = disk
                 .open_read(&name)
                 .with_context(|| format!("cannot open {name}"))?;
-            if to.has(&name, &*file)? {
-                ahead += 1;
-            } else {
-                to.put_over(&name, &*file)
-                    .with_context(|| format!("cannot store {name}"))?;
-            }
+            ahead += usize::from(!keep(to, &name, &*file)?);
             through += file.len()?;
             progress(through, found.run_bytes + found.bytes);
         } else if !there.contains(&name) {
@@ -210,6 +203,16 @@ fn bring_runs(
         }
     }
     Ok(ahead)
+}
+
+/// Stores the content under this name unless it is there; whether it was stored.
+fn keep(to: &Objects, name: &str, content: &dyn StorageFile) -> Result<bool> {
+    if to.has(name, content)? {
+        return Ok(false);
+    }
+    to.put_over(name, content)
+        .with_context(|| format!("cannot store {name}"))?;
+    Ok(true)
 }
 
 /// Stores the attachments that lie under the folder of scripts, whatever was there; answers how

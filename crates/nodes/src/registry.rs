@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use quintet_cluster::{ClusterId, Seq, Writer};
 use quintet_config::Cluster;
 use quintet_host::wall_ms;
@@ -507,9 +507,7 @@ pub fn renew(stream: &Arc<JetStream>, cluster: &Cluster, ourselves: &Ourselves) 
             std::thread::sleep(RENEW);
         }
     };
-    let thread = std::thread::Builder::new().name("registry".to_owned());
-    thread.spawn(body).context("cannot start a thread")?;
-    Ok(())
+    quintet_host::thread("registry", body)
 }
 
 fn renew_once(

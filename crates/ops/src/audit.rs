@@ -78,14 +78,12 @@ impl Audit {
 
     /// The file becomes the older one; a new one takes its place.
     fn rotate(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        let options = options.create(true).append(true);
         match fs::rename(&self.path, older(&self.path)) {
             // An earlier rotation went so far and could not open a new file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }
-        options.open(&self.path)
+        File::options().create(true).append(true).open(&self.path)
     }
 
     fn append(&self, act: &AuditLine) -> io::Result<()> {

@@ -70,15 +70,12 @@ fn collector(config: &Config) -> Option<Collector> {
         return None;
     }
     let name = rustix::system::uname();
+    let host = name.nodename().to_string_lossy();
     Some(Collector {
         endpoint: config.otlp_endpoint.clone(),
         ca: config.otlp_ca.clone().into(),
         headers: config.otlp_headers_file.clone().into(),
         service: config.otlp_service_name.clone(),
-        instance: format!(
-            "{}:{}",
-            name.nodename().to_string_lossy(),
-            std::process::id()
-        ),
+        instance: format!("{host}:{}", std::process::id()),
     })
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use quintet_host::Core;
 
 /// Consequence for clients.
@@ -56,7 +56,5 @@ fn watch(
             thread::sleep(LOOK);
         }
     };
-    let thread = thread::Builder::new().name("stuck".to_owned());
-    thread.spawn(check).context("cannot start a thread")?;
-    Ok(())
+    quintet_host::thread("stuck", check)
 }

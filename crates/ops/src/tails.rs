@@ -383,12 +383,10 @@ fn start_of(body: &Body) -> &[u8] {
 
 fn happened(id: MessageId, what: &'static str, note: &[u8]) -> Happened {
     Happened {
-        at: Ms(0),
         id,
         what,
         note: cut(note, FOLLOWED_BODY).into(),
-        bytes: None,
-        body: Box::default(),
+        ..Happened::default()
     }
 }
 

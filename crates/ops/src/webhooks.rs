@@ -17,7 +17,7 @@ use quintet_client::{
 };
 use quintet_config::{Config, Webhook};
 use quintet_host::{Core, Point, Signal, locked};
-use quintet_types::{Command, Effect, Name, Outcome, Principal, TableRequest, Transaction};
+use quintet_types::{Outcome, Principal};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -25,6 +25,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, TlsConfig};
 
 use crate::events::{apart, behind};
+use crate::schedules::load::{free_step, get, set};
 
 /// The durable table of positions, a key each.
 const POSITIONS: &str = "quintet.webhooks";
@@ -49,6 +50,7 @@ pub struct Webhooks {
 }
 
 /// A webhook with its counters since the start of the server.
+#[derive(Default)]
 pub struct Row {
     webhook: Webhook,
     /// Events that were accepted.
@@ -108,12 +110,7 @@ impl Webhooks {
         let row = |webhook| {
             Arc::new(Row {
                 webhook,
-                sent: AtomicU64::default(),
-                failures: AtomicU64::default(),
-                gaps: AtomicU64::default(),
-                gap_bytes: AtomicU64::default(),
-                position: Mutex::default(),
-                work: Arc::default(),
+                ..Row::default()
             })
         };
         Ok(Self {
@@ -230,10 +227,7 @@ impl Sender<'_> {
     /// Where it goes on; the first time at the end of the log. `None`: the server stops.
     fn begin(&mut self) -> Option<Since> {
         loop {
-            let get = Command::Table(TableRequest::Get {
-                table: Name::from(POSITIONS),
-                key: self.row.webhook.name.as_bytes().into(),
-            });
+            let get = get(POSITIONS, &self.row.webhook.name);
             if let Outcome::Entries(entries) = self.client.ask(get) {
                 if let Some(entry) = entries.first() {
                     let Some(position) = position(&entry.value) else {
@@ -388,20 +382,9 @@ impl Sender<'_> {
             position: position.to_owned(),
         };
         // Numbers and texts have JSON.
-        let value = serde_json::to_vec(&stored).unwrap_or_default();
-        let set = Effect::Set {
-            table: Name::from(POSITIONS),
-            key: self.row.webhook.name.as_bytes().into(),
-            value: Some(value.into()),
-            ttl_ms: None,
-        };
-        let transaction = Transaction {
-            guards: Vec::new(),
-            effects: vec![set],
-            then: None,
-        };
+        let set = set(POSITIONS, &self.row.webhook.name, Some(&stored));
         position.clone_into(&mut self.kept);
-        let outcome = self.client.ask(Command::Transaction(Box::new(transaction)));
+        let outcome = self.client.ask(free_step(set));
         position.clone_into(&mut locked(&self.row.position));
         let is_kept = !matches!(outcome, Outcome::Refused(_));
         if !is_kept && !self.refused {

@@ -1,8 +1,7 @@
 //! Spans as OTLP's JSON (opentelemetry-proto 1, `ExportTraceServiceRequest`):
 //! ids in hex, numbers of 64 bits as text, kinds and codes as numbers.
 
-use std::fmt::Write as _;
-
+use quintet_types::hex;
 use serde_json::{Value, json};
 
 use crate::span::{Kind, Span};
@@ -17,15 +16,6 @@ fn kind(kind: Kind) -> (u8, &'static str) {
         // CONSUMER
         Kind::Run => (5, "process"),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // A string takes everything.
-        let _fits = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 fn text(key: &str, value: &str) -> Value {

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use quintet_types::{Attachment, Command, Edit, Message};
+use quintet_types::{Attachment, Command, Edit, Message, hex};
 
 use crate::config::check_queue_name;
 use crate::fault::Fault;
@@ -14,7 +14,7 @@ use crate::messages::done;
 use quintet_client::FOLDER;
 
 use crate::paths::{self, check_file_name};
-use crate::record::{hex, set};
+use crate::record::set;
 use crate::service::Rq;
 
 /// A new attachment.

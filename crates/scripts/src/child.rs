@@ -87,6 +87,7 @@ impl<'a> Child<'a> {
             let flags = rustix::fs::fcntl_getfl(ours)?;
             rustix::fs::fcntl_setfl(ours, flags | OFlags::NONBLOCK)?;
         }
+        let no_launcher = || io::Error::new(io::ErrorKind::InvalidInput, "no launcher");
         let (program, first) = start.launcher.split_first().ok_or_else(no_launcher)?;
         let process = Command::new(program)
             .args(first)
@@ -240,31 +241,22 @@ impl<'a> Child<'a> {
     }
 
     fn listen(&mut self, ended: bool, hear: &mut impl FnMut(&ScriptLine) -> Option<String>) {
-        let Self {
-            says,
-            parser,
-            pending,
-            log,
-            ..
-        } = self;
         let mut take = |script_line: ScriptLine| {
             if let ScriptLine::Other { word, .. } = &script_line {
-                log.note(&format!("RQ does not know: {word}"));
+                self.log.note(&format!("RQ does not know: {word}"));
             }
             if let Some(answer) = hear(&script_line) {
-                pending.extend_from_slice(answer.as_bytes());
-                pending.push(b'\n');
+                self.pending.extend_from_slice(answer.as_bytes());
+                self.pending.push(b'\n');
             }
         };
-        if says.is_some() {
-            drain(says, ended, |bytes| {
-                parser.feed(bytes, &mut take);
-                // Answers first: see `ANSWERS_BYTES_MAX`.
-                ended
-            });
-        }
+        drain(&mut self.says, ended, |bytes| {
+            self.parser.feed(bytes, &mut take);
+            // Answers first: see `ANSWERS_BYTES_MAX`.
+            ended
+        });
         if ended {
-            parser.finish(take);
+            self.parser.finish(take);
         }
     }
 
@@ -289,10 +281,6 @@ impl<'a> Child<'a> {
             }
         }
     }
-}
-
-fn no_launcher() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "no launcher")
 }
 
 /// Reads what is in a pipe now, as long as `take` wants more; closes it at its

@@ -227,11 +227,7 @@ impl Consumer<'_> {
                     && params(&other, &config.coalesce_params) == wanted
                     && let Some(other) = guest.reserve(other.id)
                 {
-                    let edit = Edit {
-                        attrs: vec![set("dup", &full)],
-                        ..Edit::default()
-                    };
-                    guest.ask(Command::Edit(other.id, Box::new(edit)));
+                    guest.ask(record::change(other.id, set("dup", &full)));
                     along.push(other);
                 }
             }

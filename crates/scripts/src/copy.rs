@@ -1,8 +1,6 @@
 //! Copies of messages, for `dup` and clones: attachments are linked, never
 //! copied on this disk.
 
-use std::fmt;
-
 use quintet_client::BodyBytes;
 use quintet_types::{AttrChange, Body, By, Command, Edit, Message, Name};
 
@@ -23,16 +21,11 @@ use crate::service::Rq;
 pub(crate) const COPYING: &str = "copying";
 
 /// Where a copy failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{step} fail {fault}")]
 pub(crate) struct CopyFailure {
     pub(crate) step: &'static str,
     pub(crate) fault: Fault,
-}
-
-impl fmt::Display for CopyFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} fail {}", self.step, self.fault)
-    }
 }
 
 impl Rq {

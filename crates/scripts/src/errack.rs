@@ -6,14 +6,14 @@
 //! ends by itself when the message is kicked and fails anew, or moves to
 //! another queue.
 
-use quintet_types::{Command, CommandError, Edit, ListState, Ms, Name, Outcome, Peek, QueueStats};
+use quintet_types::{Command, CommandError, ListState, Ms, Name, Outcome, Peek, QueueStats};
 
 use crate::acknowledged::{AsOf, COUNTS_MAX, Count};
 use crate::fault::Fault;
 use crate::guest::Guest;
 use crate::locks::lock;
 use crate::messages::{Walk, done};
-use crate::record::{ERRACK, is_acknowledged, mark, set};
+use crate::record::{ERRACK, change, is_acknowledged, mark, set};
 use crate::service::Rq;
 
 /// How often a list that broke off is begun again: messages leave it while it
@@ -75,11 +75,8 @@ impl Rq {
                 if changed > seen || is_acknowledged(queue, message) {
                     continue;
                 }
-                let edit = Edit {
-                    attrs: vec![set(ERRACK, &mark(queue, message))],
-                    ..Edit::default()
-                };
-                guest.say(Command::Edit(message.id, Box::new(edit)));
+                let mark = set(ERRACK, &mark(queue, message));
+                guest.say(change(message.id, mark));
             }
             for outcome in guest.outcomes() {
                 // Deleted or kicked meanwhile.

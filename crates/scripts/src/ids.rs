@@ -18,17 +18,10 @@ fn format(created: Ms, id: MessageId) -> String {
 /// Reads a short id: the time when the message was made, and its number. `None` if it is none, or
 /// not written as [`short_id`] writes it.
 pub(crate) fn parse_short(text: &str) -> Option<(Ms, MessageId)> {
-    let mut parts = text.split('.');
-    let (day, minute, second, ms, id) = (
-        parts.next()?,
-        parts.next()?,
-        parts.next()?,
-        parts.next()?,
-        parts.next()?,
-    );
-    if parts.next().is_some() {
+    let parts: Vec<&str> = text.splitn(6, '.').collect();
+    let [day, minute, second, ms, id] = *parts.as_slice() else {
         return None;
-    }
+    };
     let id = MessageId(id.parse().ok()?);
     let date = NaiveDate::parse_from_str(day, "%Y%m%d").ok()?;
     let clock = minute.parse::<u32>().ok()?;

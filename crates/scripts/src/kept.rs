@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quintet_types::{Attachment, Message};
+use quintet_types::{Attachment, Message, hex};
 
 use crate::fault::Fault;
 use crate::files::{new_file, summed};
 use crate::locks::lock;
 use crate::paths::{self, check_file_name, is_message_dir};
-use crate::record::{attr_text, hex};
+use crate::record::attr_text;
 use crate::service::Rq;
 
 /// The attribute that says under which name an attachment is kept.

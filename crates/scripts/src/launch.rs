@@ -83,17 +83,11 @@ fn become_script(args: impl IntoIterator<Item = OsString>) -> io::Result<Option<
     }
     let mut script = Command::new(program);
     script.args(args);
-    let mappings = vec![
-        FdMapping {
-            parent_fd: says,
-            child_fd: 3,
-        },
-        FdMapping {
-            parent_fd: answers,
-            child_fd: 4,
-        },
-    ];
-    script.fd_mappings(mappings).map_err(|_| invalid())?;
+    let mappings = [(says, 3), (answers, 4)].map(|(parent_fd, child_fd)| FdMapping {
+        parent_fd,
+        child_fd,
+    });
+    script.fd_mappings(mappings.into()).map_err(|_| invalid())?;
     let until = Instant::now() + BUSY;
     loop {
         let error = script.exec();

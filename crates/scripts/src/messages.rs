@@ -125,14 +125,9 @@ impl Rq {
         new: &NewMessage,
         put_as: PutAs,
     ) -> Result<Message, Fault> {
-        let PutAs {
-            body,
-            prepared,
-            mut attrs,
-            token,
-        } = put_as;
+        let (prepared, mut attrs) = (put_as.prepared, put_as.attrs);
         let name = Name::from(queue);
-        let body = match (body, new.params[0].as_deref().unwrap_or_default()) {
+        let body = match (put_as.body, new.params[0].as_deref().unwrap_or_default()) {
             (Some(body), _) => body,
             (None, text) if text.len() <= WHOLE_BYTES_MAX => Body::new(text.as_bytes()),
             (None, text) => self
@@ -150,7 +145,7 @@ impl Rq {
             more: Some(Box::new(PutMore {
                 prepared,
                 attrs,
-                token,
+                token: put_as.token,
                 ..PutMore::default()
             })),
             ..Put::default()

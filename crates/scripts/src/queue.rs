@@ -24,6 +24,7 @@ pub(crate) struct Queue {
     ended: Mutex<VecDeque<(&'static str, u64, String)>>,
 }
 
+#[derive(Default)]
 struct Work {
     config: Arc<QueueConfig>,
     admin: Admin,
@@ -99,13 +100,8 @@ impl Queue {
             started: Instant::now(),
             work: Mutex::new(Work {
                 config: Arc::new(config),
-                admin: Admin::Up,
-                running: BTreeMap::new(),
-                along: BTreeSet::new(),
-                script_errors: 0,
                 kicked: true,
-                retired: false,
-                left: false,
+                ..Work::default()
             }),
             changed: Condvar::new(),
             ended: Mutex::default(),

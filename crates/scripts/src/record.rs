@@ -1,6 +1,6 @@
 //! A stored message as RQ sees it.
 
-use quintet_types::{AttrChange, Message, Ms, State};
+use quintet_types::{AttrChange, Command, Edit, Message, MessageId, Ms, State, hex};
 use serde_json::{Map, Value, json};
 
 /// How often a message may be sent again, if it does not say (RQ's default).
@@ -25,6 +25,15 @@ fn attr_number<N: std::str::FromStr>(message: &Message, name: &str) -> Option<N>
 /// An attribute to set.
 pub(crate) fn set(name: &str, value: &str) -> AttrChange {
     (name.as_bytes().into(), Some(value.as_bytes().into()))
+}
+
+/// Changes one attribute of a message.
+pub(crate) fn change(id: MessageId, attr: AttrChange) -> Command {
+    let edit = Edit {
+        attrs: vec![attr],
+        ..Edit::default()
+    };
+    Command::Edit(id, Box::new(edit))
 }
 
 /// How often it was sent again.
@@ -106,11 +115,6 @@ pub(crate) fn status_line(state: &str, text: &str) -> String {
     } else {
         format!("{state} - {text}")
     }
-}
-
-/// An MD5 sum as RQ writes it.
-pub(crate) fn hex(sum: &[u8]) -> String {
-    sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The data besides the message that its JSON needs.

@@ -28,16 +28,7 @@ use crate::service::Rq;
 use crate::verdict::{Exit, Rules, ScriptReport, Verdict, decide};
 
 /// Fields that webhooks are not told where they are too long, the first one first.
-const LONG_FIELDS: [&str; 8] = [
-    "param1",
-    "param2",
-    "param3",
-    "param4",
-    "post_run_webhook",
-    "dest",
-    "src",
-    "_attachments",
-];
+const LONG_FIELDS: &str = "param1 param2 param3 param4 post_run_webhook dest src _attachments";
 
 /// The queue that tells webhooks.
 const WEBHOOK: &str = "webhook";
@@ -266,15 +257,7 @@ impl ScriptRun {
     /// The engine removes the message as soon as its lease ends.
     fn end_cancelled(&self) {
         self.notify_hooks("cancelled", "cancelled");
-        let (priority, due, back_to) = (None, When::Now, None);
-        self.settle_one(
-            &self.message,
-            How::Release {
-                priority,
-                due,
-                back_to,
-            },
-        );
+        self.settle_one(&self.message, How::release(When::Now));
         self.release_along();
     }
 
@@ -414,11 +397,8 @@ impl ScriptRun {
 
     fn release_along(&self) {
         for message in &self.along {
-            let edit = Edit {
-                attrs: vec![(b"dup".as_slice().into(), None)],
-                ..Edit::default()
-            };
-            self.guest.say(Command::Edit(message.id, Box::new(edit)));
+            let no_dup = (b"dup".as_slice().into(), None);
+            self.guest.say(record::change(message.id, no_dup));
             let how = How::release(When::At(record::due(message)));
             self.settle_one(message, how);
         }
@@ -443,7 +423,7 @@ impl ScriptRun {
         // It goes into an environment.
         let bytes_max = self.rq.options.limits.param_bytes_max;
         let mut payload = json.to_string();
-        for long in LONG_FIELDS {
+        for long in LONG_FIELDS.split(' ') {
             if payload.len() > bytes_max
                 && let Some(fields) = json.as_object_mut()
             {

@@ -1,8 +1,8 @@
 //! The MD5 sums that SDKs compare.
 
 use md5::{Digest as _, Md5};
+use quintet_types::hex;
 
-use crate::names::hex;
 use crate::value::{Value, ValueKind};
 
 /// The sum of a body, in hexadecimal digits.

@@ -2,10 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use quintet_types::hex;
 use ring::{digest, hmac};
 use subtle::ConstantTimeEq as _;
-
-use crate::names::hex;
 
 /// Of the bytes of a handle.
 const VERSION: u8 = 1;

@@ -95,14 +95,6 @@ impl Place {
     }
 }
 
-/// A number as so many hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |of: u8| char::from(DIGITS[usize::from(of)]);
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(digit).collect()
-}
-
 /// The task that a handle names, and the address of the queue that it empties.
 pub(crate) fn of_handle(handle: &str) -> Option<(String, String)> {
     let read = STANDARD.decode(handle).ok()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quintet_types::{
     Command, CommandError, Dedupe, Expiry, Name, OnRepeat, Outcome, Put, PutMore, QueueSetup,
-    Scope, Tags, Verb, When,
+    Scope, Tags, Verb, When, hex,
 };
 use ring::digest;
 
@@ -51,7 +51,7 @@ impl Fifo {
             (Some(id), _) => id.clone(),
             (None, true) => {
                 let sum = digest::digest(&digest::SHA256, sent.body.as_bytes());
-                names::hex(sum.as_ref())
+                hex(sum.as_ref())
             }
             (None, false) => {
                 let why = "The queue should either have ContentBasedDeduplication enabled or \

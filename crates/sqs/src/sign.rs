@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use quintet_types::hex;
 use ring::{digest, hmac};
 use subtle::ConstantTimeEq as _;
 
 use crate::fault::{Fault, Shape};
-use crate::names::hex;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// How a moment is written.

@@ -43,9 +43,7 @@ pub struct Acceptor(Mutex<Current>);
 #[derive(Debug)]
 struct Current {
     settings: Settings,
-    config: Arc<ServerConfig>,
-    fingerprint: String,
-    ends: Option<i64>,
+    loaded: Loaded,
     /// Of the files, when they were read last, well or not.
     seen: Vec<Option<Stamp>>,
 }
@@ -58,6 +56,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
+#[derive(Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
     fingerprint: String,
@@ -70,17 +69,10 @@ impl Acceptor {
     /// # Errors
     /// A file cannot be read or used, or key and certificate do not fit together.
     pub fn load(settings: Settings) -> Result<Self, Error> {
-        let Loaded {
-            config,
-            fingerprint,
-            ends,
-        } = settings.load()?;
-        let seen = settings.stamps();
+        let (loaded, seen) = (settings.load()?, settings.stamps());
         Ok(Self(Mutex::new(Current {
             settings,
-            config,
-            fingerprint,
-            ends,
+            loaded,
             seen,
         })))
     }
@@ -96,10 +88,7 @@ impl Acceptor {
         current.seen = settings.stamps();
         let loaded = settings.load();
         current.settings = settings;
-        let loaded = loaded?;
-        current.config = loaded.config;
-        current.fingerprint = loaded.fingerprint;
-        current.ends = loaded.ends;
+        current.loaded = loaded?;
         Ok(())
     }
 
@@ -111,7 +100,7 @@ impl Acceptor {
 
     /// Configuration of a new connection.
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current().config)
+        Arc::clone(&self.current().loaded.config)
     }
 
     /// The server's side of a new connection.
@@ -121,12 +110,12 @@ impl Acceptor {
 
     /// SHA-256 of the certificate, as `openssl x509 -fingerprint -sha256` shows it.
     pub fn fingerprint(&self) -> String {
-        self.current().fingerprint.clone()
+        self.current().loaded.fingerprint.clone()
     }
 
     /// When the certificate ends, seconds since 1970.
     pub fn ends(&self) -> Option<i64> {
-        self.current().ends
+        self.current().loaded.ends
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {

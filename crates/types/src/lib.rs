@@ -17,6 +17,7 @@ mod account;
 mod after;
 mod batch;
 mod body;
+mod bytes;
 mod caller;
 mod command;
 mod command_error;
@@ -52,6 +53,7 @@ pub use batch::{
     Progress, Tally,
 };
 pub use body::{Body, ChunkPlace, LargeBody};
+pub use bytes::{fnv, hex};
 pub use caller::{Caller, ClientId, Principal};
 pub use coded::Coded;
 pub use command::{

@@ -3,6 +3,7 @@
 //! The layout of a data directory depends on both functions, so they are fixed
 //! for good.
 
+use crate::bytes::fnv;
 use crate::id::MessageId;
 
 /// Bits below the shard's number in an id, when there is more than one shard:
@@ -16,13 +17,7 @@ pub fn shard_of_queue(name: &[u8], shards: usize) -> usize {
         return 0;
     }
     let parent = name.split(|&byte| byte == b'+').next().unwrap_or(name);
-    // FNV-1a, 64 bits.
-    let hash = parent
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    let shard = usize::try_from(hash % shards as u64);
+    let shard = usize::try_from(fnv(parent) % shards as u64);
     shard.expect("below a number of this type")
 }
 

@@ -36,7 +36,7 @@ pub use session::{
     ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, STREAM_OVER, ServerResponse,
     Session, Step,
 };
-pub use tally::Tally;
+pub use tally::{Counters, Tally};
 pub use workers::{
     Joins, WORKER_SILENCE_MS, Worker, WorkerRequest, WorkerSeen, WorkerState, Workers,
 };

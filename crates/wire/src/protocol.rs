@@ -123,11 +123,8 @@ impl Options {
     /// # Errors
     /// A sentence, if there is no such option or the value is of another type.
     pub fn set(&mut self, name: &str, value: Value<'_>) -> Result<(), String> {
-        let spec = self
-            .specs
-            .iter()
-            .find(|spec| spec.name == name)
-            .ok_or_else(|| format!("unknown option \"{name}\""))?;
+        let spec = self.spec(name);
+        let spec = spec.ok_or_else(|| format!("unknown option \"{name}\""))?;
         let supplied = match (spec.default, value) {
             (Value::Bool(_), Value::Bool(b)) => ServerResponse::Bool(b),
             (Value::Number(_), Value::Number(n)) => ServerResponse::Number(n),
@@ -218,10 +215,11 @@ impl Options {
         ))
     }
 
+    fn spec(&self, name: &str) -> Option<&'static OptionSpec> {
+        self.specs.iter().find(|spec| spec.name == name)
+    }
+
     fn default(&self, name: &str) -> Option<Value<'static>> {
-        self.specs
-            .iter()
-            .find(|spec| spec.name == name)
-            .map(|spec| spec.default)
+        self.spec(name).map(|spec| spec.default)
     }
 }

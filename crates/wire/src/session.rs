@@ -294,3 +294,18 @@ pub enum HalfClose {
 /// Bodies over this many bytes are announced with [`Step::Stream`] instead of
 /// being held in the connection's input (DESIGN section 6).
 pub const STREAM_OVER: u64 = 64 * 1024;
+
+/// Asks for a page of queues.
+pub(crate) fn page(from: (u8, u32)) -> Command {
+    Command::Stats(quintet_types::StatsOf::Queues { from })
+}
+
+/// The page, if that is what came.
+pub(crate) fn page_of(outcome: &Outcome) -> Option<&quintet_types::QueuePage> {
+    if let Outcome::Stats(reply) = outcome
+        && let quintet_types::StatsReply::Queues(page) = &**reply
+    {
+        return Some(page);
+    }
+    None
+}

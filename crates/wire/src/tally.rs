@@ -17,19 +17,22 @@ macro_rules! counters {
 }
 pub(crate) use counters;
 
-/// Counters by index; each protocol says what its indexes mean
+/// Counters by index, of which only their thread adds.
+#[derive(Debug)]
+pub struct Counters<const N: usize>([AtomicU64; N]);
+
+/// Counters of a protocol, which says what its indexes mean
 /// ([`crate::Protocol::tally_names`]). One instance per protocol and I/O thread, so
 /// the adds are not contended; statistics sum them.
-#[derive(Debug)]
-pub struct Tally([AtomicU64; Tally::LEN]);
+pub type Tally = Counters<48>;
 
-impl Tally {
+impl<const N: usize> Counters<N> {
     /// Number of counters.
-    pub const LEN: usize = 48;
+    pub const LEN: usize = N;
 
     /// All zero.
     pub const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; Self::LEN])
+        Self([const { AtomicU64::new(0) }; N])
     }
 
     /// Adds one. Only the owning thread writes, so a plain load and store do.
@@ -45,14 +48,14 @@ impl Tally {
 
     /// Adds all counters to `sum`.
     pub fn add_to(&self, sum: &mut Vec<u64>) {
-        sum.resize(Self::LEN, 0);
+        sum.resize(N, 0);
         for (sum, counter) in sum.iter_mut().zip(&self.0) {
             *sum += counter.load(Ordering::Relaxed);
         }
     }
 }
 
-impl Default for Tally {
+impl<const N: usize> Default for Counters<N> {
     fn default() -> Self {
         Self::new()
     }

@@ -31,6 +31,7 @@ pub struct LoggedIn {
 }
 
 /// Somebody who says who it is.
+#[derive(Default)]
 pub struct Comes<'a> {
     pub name: &'a [u8],
     pub secret: &'a [u8],
@@ -188,10 +189,8 @@ impl Security {
     ) -> Result<(), LoginRefused> {
         let comes = Comes {
             name: protocol.as_bytes(),
-            secret: b"",
             address,
-            own: false,
-            with_each_request: false,
+            ..Comes::default()
         };
         let outcome = if self.auth.checker.is_throttled(address) {
             Err(LoginRefused::Throttled)
@@ -217,8 +216,8 @@ impl Security {
             name: name.as_deref().unwrap_or_default().as_bytes(),
             secret: token,
             address,
-            own: false,
             with_each_request: true,
+            ..Comes::default()
         };
         match whose {
             Ok((principal, proof)) => self.known_login(&comes, principal, proof),

@@ -30,6 +30,7 @@ pub(crate) fn not_loaded() -> Outcome {
 pub struct NotLoaded;
 
 /// The loaded hook files, which a reload replaces while threads run the old ones.
+#[derive(Default)]
 pub struct Hooks {
     shared: Arc<Shared>,
     current: Mutex<Option<Arc<Program>>>,
@@ -54,13 +55,7 @@ impl Hooks {
     /// # Errors
     /// They cannot be read, or fail when they are loaded.
     pub fn load(path: Option<&Path>, limits: &Limits) -> Result<Self, HookError> {
-        let hooks = Self {
-            shared: Arc::default(),
-            current: Mutex::new(None),
-            version: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            dispatcher: Mutex::new(None),
-        };
+        let hooks = Self::default();
         if path.is_some() {
             hooks.reload(path, limits)?;
         }

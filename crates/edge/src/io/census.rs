@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quintet_client::{Did, TellPage};
 use quintet_host::ClientKey;
-use quintet_types::{ClientId, ClientStats, Principal};
+use quintet_types::{ClientId, ClientStats};
 use quintet_wire::{ServerResponse, WorkerSeen, WorkerState};
 use serde_json::json;
 
@@ -233,24 +233,13 @@ impl Edge {
 
     fn client(&self, conn: &Conn, idle_ms: u64) -> Client {
         let listener = &self.listeners[conn.listener];
-        let user = match (&conn.user, conn.caller.principal) {
-            (Some(user), _) => user.to_string(),
-            (None, Principal::SERVER) => {
-                let account = conn.stream.account();
-                account.map_or_else(String::new, |uid| format!("uid {uid}"))
-            }
-            (None, principal) => {
-                let name = self.security.auth.table().name_of(principal);
-                name.map_or_else(String::new, |name| name.to_string())
-            }
-        };
         Client {
             id: conn.caller.client_id.0,
             protocol: listener.protocol,
             voice: listener.protocol,
             listener: listener.address.clone(),
             peer: conn.peer().map(|peer| peer.to_string()),
-            user,
+            user: self.client_of(conn),
             tls: conn.secrecy == Secrecy::Secret,
             idle_ms,
             unread_bytes: conn.out.unsent() as u64,
@@ -319,23 +308,12 @@ impl IoThread {
 
     /// Delivers an answer from elsewhere that a connection waited for.
     pub(super) fn deliver_answer(&mut self, client_id: ClientId, text: Result<String, String>) {
-        let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
-            return;
-        };
-        let edge = Arc::clone(&self.edge);
-        let Some(conn) = self.conns.get_mut(slot) else {
-            return;
-        };
-        if conn.phase.end_wait().is_none() {
-            return;
-        }
-        conn.half_close = None;
-        let response = ServerResponse::Host(text);
-        if let Some(act) = conn.unfinished.take() {
-            edge.audit(conn, &act, result_of(&response), Did::default());
-        }
-        self.replies.push(DueReply::at_once(response));
-        self.encode(slot, &edge);
-        self.serve(slot);
+        self.end_wait(client_id, |conn, edge| {
+            let response = ServerResponse::Host(text);
+            if let Some(act) = conn.unfinished.take() {
+                edge.audit(conn, &act, result_of(&response), Did::default());
+            }
+            DueReply::at_once(response)
+        });
     }
 }

@@ -12,7 +12,7 @@ use quintet_types::{Caller, Handed, Outcome};
 use quintet_wire::{HalfClose, HookReply, HostRequest, ServerResponse, Session};
 
 use super::Stream;
-use super::counts::Family;
+use super::counts::{Family, Replies};
 use super::guests::Origin;
 use super::inbox::Inbox;
 use super::mail::{Arrival, Way};
@@ -251,31 +251,21 @@ impl Spoken {
 
 impl Conn {
     pub(super) fn new(arrival: Arrival, session: Box<dyn Session>, caller: Caller) -> Self {
-        let Arrival {
-            number,
-            stream,
-            origin,
-            listener,
-            way,
-            user,
-            identity,
-            meter,
-        } = arrival;
         Self {
-            number,
-            secrecy: match stream.is_handshaking() {
+            number: arrival.number,
+            secrecy: match arrival.stream.is_handshaking() {
                 true => Secrecy::Handshake,
                 false => Secrecy::Plain,
             },
-            stream,
-            way,
-            identity,
-            origin,
+            stream: arrival.stream,
+            way: arrival.way,
+            identity: arrival.identity,
+            origin: arrival.origin,
             session,
             caller,
-            user: user.map(Arc::from),
+            user: arrival.user.map(Arc::from),
             proof: 0,
-            listener,
+            listener: arrival.listener,
             inbox: Inbox::default(),
             out: Outbox::default(),
             phase: Phase::Open,
@@ -284,7 +274,7 @@ impl Conn {
             half_close: None,
             unfinished: None,
             pause: Pause::No,
-            meter,
+            meter: arrival.meter,
             charged: 0,
             blocked: false,
             goes_on: false,
@@ -354,6 +344,12 @@ impl Conn {
     pub(super) fn close_after_flush(&mut self) {
         self.phase.close();
         self.inbox.clear();
+    }
+
+    /// Ends the last reply, which begins at `start`: the connection closes behind it.
+    pub(super) fn end_with(&mut self, start: usize, required: Required) {
+        self.out.end_reply(start, required, None, Replies::none());
+        self.close_after_flush();
     }
 }
 

@@ -1,11 +1,11 @@
 //! Counters of an I/O thread: bytes, commands, errors, and the duration of replies.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use quintet_host::{Distribution, Histogram, TIMES};
 use quintet_types::{CommandError, Ms, Verb};
-use quintet_wire::{Env, Logins, Tally};
+use quintet_wire::{Counters, Env, Logins, Tally};
 
 quintet_types::named! {
     /// Kinds of requests, for the time that they take.
@@ -33,30 +33,12 @@ impl Family {
     }
 }
 
-/// Counters by index, of which only their thread adds.
-struct Own<const N: usize>([AtomicU64; N]);
-
-impl<const N: usize> Own<N> {
-    const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; N])
-    }
-
-    fn bump(&self, index: usize) {
-        let counter = &self.0[index];
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    fn get(&self, index: usize) -> u64 {
-        self.0[index].load(Ordering::Relaxed)
-    }
-}
-
 /// Commands, errors and reply times of a protocol since the start.
 pub struct ProtocolCounts {
     /// The protocol's own counters.
     pub tally: Tally,
-    commands: Own<{ Verb::ALL.len() }>,
-    command_errors: Own<{ CommandError::CODES.len() }>,
+    commands: Counters<{ Verb::ALL.len() }>,
+    command_errors: Counters<{ CommandError::CODES.len() }>,
     latencies: [Histogram; Family::ALL.len()],
 }
 
@@ -64,8 +46,8 @@ impl ProtocolCounts {
     pub(super) fn new() -> Self {
         Self {
             tally: Tally::new(),
-            commands: Own::new(),
-            command_errors: Own::new(),
+            commands: Counters::new(),
+            command_errors: Counters::new(),
             latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
         }
     }

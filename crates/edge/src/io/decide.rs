@@ -47,13 +47,10 @@ impl IoThread {
                 | ClientRequest::EngineOrClose(command)
                 | ClientRequest::EngineAlone(command)
                 | ClientRequest::EngineSynced(command) => {
-                    let undone = matches!(&command, Command::Take(take) if is_undone(take));
-                    let in_line = if let Command::Take(take) = &command {
-                        take.bytes_in_line()
-                    } else {
-                        0
-                    };
-                    if let Command::Watch(take) = &command {
+                    let (mut undone, mut in_line) = (false, 0);
+                    if let Command::Take(take) = &command {
+                        (undone, in_line) = (is_undone(take), take.bytes_in_line());
+                    } else if let Command::Watch(take) = &command {
                         conn.standing = take.as_ref().map(|take| Standing {
                             leased: take.lease.is_some(),
                             bytes: take.bytes_in_line(),

@@ -30,6 +30,7 @@ impl Origin {
 /// The connections that are open, and the workers some of them belong to. Beyond the bound, an
 /// address without a connection still gets one, as long as [`RESERVE`] lasts: a client that has
 /// taken all places has not shut out everybody else.
+#[derive(Default)]
 pub struct Guests {
     most: AtomicU64,
     /// Connections that are open.
@@ -47,11 +48,7 @@ impl Guests {
     pub(crate) fn new(most: u64) -> Self {
         Self {
             most: AtomicU64::new(most),
-            open: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            by_origin: Mutex::default(),
-            workers: Mutex::default(),
+            ..Self::default()
         }
     }
 

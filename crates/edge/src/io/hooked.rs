@@ -9,7 +9,6 @@ use quintet_types::{Command, Delivery};
 use quintet_wire::ServerResponse;
 
 use super::conn::{Conn, DueReply, Spoken};
-use super::counts::Replies;
 use super::thread::IoThread;
 use crate::edge::Edge;
 use crate::hooks::Runner;
@@ -87,8 +86,7 @@ impl IoThread {
             let hook_reply = Spoken::refused(&text);
             conn.session
                 .say(hook_reply.as_hook_reply(), &mut conn.out.output);
-            conn.out.end_reply(0, did.required, None, Replies::none());
-            conn.close_after_flush();
+            conn.end_with(0, did.required);
             self.mark_dirty(slot);
         }
     }
@@ -158,12 +156,9 @@ pub(super) fn added(
 /// A reply with what was decided.
 pub(super) fn reply(decided: Hooked, required: Required, undone: bool) -> DueReply {
     match decided {
-        Hooked::Now(outcome, name) => DueReply {
-            response: ServerResponse::Engine(outcome, name),
-            required,
-            undone,
-            ..DueReply::own()
-        },
+        Hooked::Now(outcome, name) => {
+            DueReply::of(ServerResponse::Engine(outcome, name), required, undone)
+        }
         Hooked::Denied(text) => DueReply::said(Spoken::refused(&text), required),
         Hooked::Answer(bytes) => DueReply::said(Spoken::of(bytes), required),
         // Asked for only where nothing waits.

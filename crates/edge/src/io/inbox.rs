@@ -6,33 +6,22 @@ use quintet_wire::ClientRequest;
 
 use super::upload::Upload;
 
-/// The way in of one connection.
-pub(super) struct Inbox {
-    pub(super) feed: Feed,
-    /// Its protocol is not known yet: its first line may be HTTP's.
-    pub(super) is_new: bool,
-    /// Bytes read and not decoded.
-    pub(super) bytes: Vec<u8>,
-    /// Requests decoded and not decided.
-    pub(super) pending: VecDeque<ClientRequest>,
-    /// Bytes of input that they were decoded from, with those before them that are decided: so much
-    /// memory they and the replies to them take.
-    pub(super) pending_bytes: usize,
-    /// The large body that is coming in.
-    pub(super) upload: Option<Upload>,
-}
-
-impl Default for Inbox {
-    fn default() -> Self {
-        Self {
-            // What came before it was registered raises an event.
-            feed: Feed::Quiet,
-            is_new: true,
-            bytes: Vec::new(),
-            pending: VecDeque::new(),
-            pending_bytes: 0,
-            upload: None,
-        }
+quintet_types::defaults! {
+    /// The way in of one connection.
+    pub(super) struct Inbox {
+        /// Bytes that came before it was registered raise an event.
+        pub(super) feed: Feed = Feed::Quiet,
+        /// Its protocol is not known yet: its first line may be HTTP's.
+        pub(super) is_new: bool = true,
+        /// Bytes read and not decoded.
+        pub(super) bytes: Vec<u8> = Vec::new(),
+        /// Requests decoded and not decided.
+        pub(super) pending: VecDeque<ClientRequest> = VecDeque::new(),
+        /// Bytes of input that they were decoded from, with those before them that are decided: so
+        /// much memory they and the replies to them take.
+        pub(super) pending_bytes: usize = 0,
+        /// The large body that is coming in.
+        pub(super) upload: Option<Upload> = None,
     }
 }
 

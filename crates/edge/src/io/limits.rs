@@ -8,7 +8,6 @@ use quintet_types::ClientId;
 use quintet_wire::{HookReply, Output};
 
 use super::conn::Pause;
-use super::counts::Replies;
 use super::mail::{Arrival, Way};
 use super::thread::{IoThread, TIGHT_MAX};
 use crate::edge::Edge;
@@ -61,10 +60,7 @@ impl IoThread {
     pub(super) fn keep_quotas(&mut self) {
         let mut overdue = None;
         for (client_id, since) in std::mem::take(&mut self.waiting.crowded) {
-            let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
-                continue;
-            };
-            let Some(conn) = self.conns.get_mut(slot) else {
+            let Some((slot, conn)) = self.conns.find(ClientKey::of(client_id)) else {
                 continue;
             };
             if conn.pause != Pause::Crowded {
@@ -134,9 +130,7 @@ impl IoThread {
         let start = conn.out.output.len();
         let hook_reply = HookReply::Limited(limited.text(of));
         conn.session.say(hook_reply, &mut conn.out.output);
-        conn.out
-            .end_reply(start, Required::default(), None, Replies::none());
-        conn.close_after_flush();
+        conn.end_with(start, Required::default());
         self.mark_dirty(slot);
         true
     }

@@ -94,8 +94,7 @@ impl Edge {
             name: &login.name,
             secret: &login.secret,
             address: address(conn),
-            own: false,
-            with_each_request: false,
+            ..Comes::default()
         };
         match self.security.begin_login(&comes, notify) {
             Begun::Now(login_result) => Some(conn.becomes(login_result, self)),
@@ -112,9 +111,9 @@ impl Edge {
         self.security.proved(protocol, address(conn), met)
     }
 
-    /// A connection's client and its address, for the audit.
-    fn doer(&self, conn: &Conn) -> (String, Option<IpAddr>) {
-        let who = match (&conn.user, conn.caller.principal) {
+    /// A connection's client, as the audit and the list of connections name it.
+    pub(super) fn client_of(&self, conn: &Conn) -> String {
+        match (&conn.user, conn.caller.principal) {
             (Some(user), _) => user.to_string(),
             (None, Principal::SERVER) => match conn.stream.account() {
                 Some(uid) => format!("uid {uid}"),
@@ -124,16 +123,14 @@ impl Edge {
                 let name = self.security.auth.table().name_of(principal);
                 name.map(|name| name.to_string()).unwrap_or_default()
             }
-        };
-        (who, address(conn))
+        }
     }
 
     /// Writes down what a connection's client did.
     pub(super) fn audit(&self, conn: &Conn, act: &Administers, result: &str, did: Did) {
-        let (who, from) = self.doer(conn);
         self.security.audit.write(&Entry {
-            who: &who,
-            from,
+            who: &self.client_of(conn),
+            from: address(conn),
             what: &act.what,
             result,
             did,
@@ -210,18 +207,24 @@ impl IoThread {
 
     /// A login that took its time has come to an end.
     pub(super) fn logged_in(&mut self, client_id: ClientId, login_result: LoginResult) {
+        self.end_wait(client_id, |conn, edge| conn.becomes(login_result, edge));
+    }
+
+    /// Ends the wait of a client for what another thread did, with a reply to it.
+    pub(super) fn end_wait(
+        &mut self,
+        client_id: ClientId,
+        reply: impl FnOnce(&mut Conn, &Edge) -> DueReply,
+    ) {
         let edge = Arc::clone(&self.edge);
-        let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
-            return;
-        };
-        let Some(conn) = self.conns.get_mut(slot) else {
+        let Some((slot, conn)) = self.conns.find(ClientKey::of(client_id)) else {
             return;
         };
         if conn.phase.end_wait().is_none() {
             return;
         }
         conn.half_close = None;
-        let reply = conn.becomes(login_result, &edge);
+        let reply = reply(conn, &edge);
         self.replies.push(reply);
         self.encode(slot, &edge);
         self.serve(slot);

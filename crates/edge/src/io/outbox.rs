@@ -70,11 +70,30 @@ pub(super) enum Flushed {
 struct To<'a> {
     stream: &'a mut Stream,
     records: &'a mut Scratch,
+    /// Counts bytes that left.
+    written: &'a mut u64,
+    /// Bytes of large bodies that may leave in this turn.
+    budget: usize,
 }
 
 impl To<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes, self.records)
+    /// Writes some of these bytes, or says why none can leave.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "any other is its end")]
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Flushed> {
+        loop {
+            match self.stream.write(bytes, self.records) {
+                Ok(0) => return Err(Flushed::Dead),
+                Ok(n) => {
+                    *self.written += n as u64;
+                    return Ok(n);
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Err(Flushed::Blocked),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Err(Flushed::Dead),
+                },
+            }
+        }
     }
 }
 
@@ -204,9 +223,14 @@ impl Outbox {
         bodies: &BodySource<'_>,
         written: &mut u64,
     ) -> Flushed {
-        let mut budget = LARGE_PER_TURN;
-        let mut to = To { stream, records };
-        let mut flushed = self.send(&mut to, bodies, written, &mut budget);
+        let mut to = To {
+            stream,
+            records,
+            written,
+            budget: LARGE_PER_TURN,
+        };
+        let sent = self.send(&mut to, bodies);
+        let mut flushed = sent.err().unwrap_or(Flushed::Done);
         if flushed == Flushed::Done && stream.is_pending() {
             flushed = match stream.flush() {
                 Ok(true) => Flushed::Done,
@@ -246,51 +270,28 @@ impl Outbox {
             .collect()
     }
 
-    fn send(
-        &mut self,
-        to: &mut To<'_>,
-        bodies: &BodySource<'_>,
-        written: &mut u64,
-        budget: &mut usize,
-    ) -> Flushed {
+    /// `Err`: why not all that may leave has left.
+    fn send(&mut self, to: &mut To<'_>, bodies: &BodySource<'_>) -> Result<(), Flushed> {
         loop {
             let next =
                 (self.large_sent < self.free.1).then(|| self.output.large()[self.large_sent].0);
             let stop = next.unwrap_or(self.free.0);
             if self.sent < stop {
-                match to.write(&self.output.bytes()[self.sent..stop]) {
-                    Ok(0) => return Flushed::Dead,
-                    Ok(n) => {
-                        self.sent += n;
-                        *written += n as u64;
-                        if self.sent < stop {
-                            return Flushed::Blocked;
-                        }
-                    }
-                    Err(error) => match retry(&error) {
-                        Some(flushed) => return flushed,
-                        None => continue,
-                    },
+                self.sent += to.write(&self.output.bytes()[self.sent..stop])?;
+                if self.sent < stop {
+                    return Err(Flushed::Blocked);
                 }
             }
             if next.is_none() {
-                return Flushed::Done;
+                return Ok(());
             }
-            match self.send_large(to, bodies, written, budget) {
-                Flushed::Done => self.large_sent += 1,
-                stuck @ (Flushed::Blocked | Flushed::More | Flushed::Dead) => return stuck,
-            }
+            self.send_large(to, bodies)?;
+            self.large_sent += 1;
         }
     }
 
     /// Sends the next large body, chunk by chunk as the socket takes them.
-    fn send_large(
-        &mut self,
-        to: &mut To<'_>,
-        bodies: &BodySource<'_>,
-        written: &mut u64,
-        budget: &mut usize,
-    ) -> Flushed {
+    fn send_large(&mut self, to: &mut To<'_>, bodies: &BodySource<'_>) -> Result<(), Flushed> {
         let sending = self.sending.get_or_insert_with(|| Sending {
             body: self.output.large()[self.large_sent].1.clone(),
             chunk: 0,
@@ -303,30 +304,21 @@ impl Outbox {
                     Ok(true) => {}
                     Ok(false) => {
                         self.sending = None;
-                        return Flushed::Done;
+                        return Ok(());
                     }
                     Err(why) => {
                         tracing::error!("cannot send a large body: {why}");
-                        return Flushed::Dead;
+                        return Err(Flushed::Dead);
                     }
                 }
             }
-            if *budget == 0 {
-                return Flushed::More;
+            if to.budget == 0 {
+                return Err(Flushed::More);
             }
             let rest = &sending.bytes[sending.at..];
-            match to.write(&rest[..rest.len().min(*budget)]) {
-                Ok(0) => return Flushed::Dead,
-                Ok(n) => {
-                    sending.at += n;
-                    *budget = budget.saturating_sub(n);
-                    *written += n as u64;
-                }
-                Err(error) => match retry(&error) {
-                    Some(flushed) => return flushed,
-                    None => continue,
-                },
-            }
+            let n = to.write(&rest[..rest.len().min(to.budget)])?;
+            sending.at += n;
+            to.budget = to.budget.saturating_sub(n);
         }
     }
 
@@ -357,20 +349,11 @@ const LARGE_PER_TURN: usize = 64 << 10;
 const COMPACT: usize = 64 << 10;
 
 /// Bytes of the bodies that are in memory.
-fn small_bytes(messages: &Handed) -> usize {
+pub(super) fn small_bytes(messages: &Handed) -> usize {
     let small = messages
         .iter()
         .filter_map(|message| message.body.as_small());
     small.map(<[u8]>::len).sum()
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "any other is its end")]
-fn retry(error: &io::Error) -> Option<Flushed> {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => Some(Flushed::Blocked),
-        io::ErrorKind::Interrupted => None,
-        _ => Some(Flushed::Dead),
-    }
 }
 
 impl Sending {

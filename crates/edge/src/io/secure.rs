@@ -11,7 +11,6 @@ use quintet_types::Principal;
 use quintet_wire::{Foreign, HookReply, Http};
 
 use super::conn::Secrecy;
-use super::counts::Replies;
 use super::thread::IoThread;
 use crate::quotas::Of;
 
@@ -37,10 +36,7 @@ impl IoThread {
             && at <= self.instant
         {
             self.handshakes.pop_front();
-            let Some(slot) = self.conns.slot_of(key) else {
-                continue;
-            };
-            if let Some(conn) = self.conns.get_mut(slot)
+            if let Some((slot, conn)) = self.conns.find(key)
                 && conn.secrecy == Secrecy::Handshake
             {
                 let late = io::Error::from(io::ErrorKind::TimedOut);
@@ -114,9 +110,7 @@ impl IoThread {
             }
             Http::Maybe | Http::Yes => conn.out.output.put(Foreign::Http.answer()),
         }
-        conn.out
-            .end_reply(start, Required::default(), None, Replies::none());
-        conn.close_after_flush();
+        conn.end_with(start, Required::default());
         self.mark_dirty(slot);
         true
     }

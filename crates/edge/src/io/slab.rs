@@ -61,6 +61,13 @@ impl Slab {
         (slot.generation == key.generation && slot.conn.is_some()).then_some(key.slot)
     }
 
+    /// The same, and the connection in it.
+    #[inline]
+    pub(super) fn find(&mut self, key: ClientKey) -> Option<(u32, &mut Conn)> {
+        let slot = self.slot_of(key)?;
+        Some((slot, self.get_mut(slot)?))
+    }
+
     pub(super) fn remove(&mut self, slot: u32) -> Option<Box<Conn>> {
         let conn = self.slots.get_mut(slot as usize)?.conn.take()?;
         self.free.push(slot);

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use either::{Either, for_both};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -24,30 +25,17 @@ pub struct Stream {
 }
 
 /// TCP, or a unix socket.
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-/// Result of a read.
-pub struct Got {
-    /// So many; 0 without `ended`: nothing but what TLS says to itself.
-    pub bytes: usize,
-    /// There is no more until an event says so.
-    pub drained: bool,
-    /// The client has closed its side.
-    pub ended: bool,
-}
+type Socket = Either<TcpStream, UnixStream>;
 
 impl From<TcpStream> for Stream {
     fn from(stream: TcpStream) -> Self {
-        Self::plain(Socket::Tcp(stream))
+        Self::plain(Either::Left(stream))
     }
 }
 
 impl From<UnixStream> for Stream {
     fn from(stream: UnixStream) -> Self {
-        Self::plain(Socket::Unix(stream))
+        Self::plain(Either::Right(stream))
     }
 }
 
@@ -62,37 +50,6 @@ impl From<std::os::unix::net::UnixStream> for Stream {
     /// Of one that does not block.
     fn from(stream: std::os::unix::net::UnixStream) -> Self {
         UnixStream::from_std(stream).into()
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read(buffer),
-            Socket::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.write(bytes),
-            Socket::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -141,39 +98,31 @@ impl Stream {
 
     /// The client's address; a unix socket has none.
     pub fn peer(&self) -> Option<SocketAddr> {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.peer_addr().ok(),
-            Socket::Unix(_) => None,
-        }
+        self.socket.as_ref().left()?.peer_addr().ok()
     }
 
     /// The account of this machine that a unix socket's peer runs under.
     pub fn account(&self) -> Option<u32> {
-        match &self.socket {
-            Socket::Tcp(_) => None,
-            Socket::Unix(stream) => {
-                let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
-                Some(peer.uid.as_raw())
-            }
-        }
+        let stream = self.socket.as_ref().right()?;
+        let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+        Some(peer.uid.as_raw())
     }
 
     /// The first byte that waits to be read, which it goes on doing; 0: there will be none.
     /// Nothing is spoken over it but plain bytes.
     pub fn first(&self) -> io::Result<u8> {
         let mut first = [0];
-        let fd = self.socket.as_fd();
-        rustix::net::recv(fd, &mut first, rustix::net::RecvFlags::PEEK)?;
+        rustix::net::recv(self.fd(), &mut first, rustix::net::RecvFlags::PEEK)?;
         Ok(first[0])
     }
 
     /// The socket once more, for the thread that serves it from now on.
     pub fn hand_on(&mut self, registry: &Registry) -> io::Result<Connected> {
         self.source().deregister(registry)?;
-        let socket = self.socket.as_fd().try_clone_to_owned()?;
+        let socket = self.fd().try_clone_to_owned()?;
         Ok(match &self.socket {
-            Socket::Tcp(_) => Connected::Tcp(socket.into()),
-            Socket::Unix(_) => Connected::Unix(socket.into()),
+            Either::Left(_) => Connected::Tcp(socket.into()),
+            Either::Right(_) => Connected::Unix(socket.into()),
         })
     }
 
@@ -184,17 +133,12 @@ impl Stream {
         buffer: &mut [u8],
         room: usize,
         records: &mut Scratch,
-    ) -> io::Result<Got> {
+    ) -> io::Result<quintet_tls::Read> {
         if let Some(channel) = &mut self.channel {
-            let read = channel.read(&mut self.socket, buffer, room, records)?;
-            return Ok(Got {
-                bytes: read.bytes,
-                drained: read.drained,
-                ended: read.ended,
-            });
+            return channel.read(&mut self.socket, buffer, room, records);
         }
         let bytes = self.socket.read(&mut buffer[..room])?;
-        Ok(Got {
+        Ok(quintet_tls::Read {
             bytes,
             // A plain socket gives all it has if there is room for it.
             drained: bytes < room,
@@ -263,10 +207,7 @@ impl Stream {
     }
 
     fn part(&mut self, scratch: &mut [u8]) {
-        let shut = match &self.socket {
-            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
-        };
+        let shut = for_both!(&self.socket, stream => stream.shutdown(Shutdown::Write));
         if shut.is_err() {
             // The client is gone already.
             return;
@@ -279,10 +220,11 @@ impl Stream {
         }
     }
 
+    fn fd(&self) -> BorrowedFd<'_> {
+        for_both!(&self.socket, stream => stream.as_fd())
+    }
+
     fn source(&mut self) -> &mut dyn Source {
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream,
-            Socket::Unix(stream) => stream,
-        }
+        for_both!(&mut self.socket, stream => stream)
     }
 }

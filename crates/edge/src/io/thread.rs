@@ -244,24 +244,19 @@ impl IoThread {
     fn serve_again(&mut self) {
         let large = self.again_large.len().min(LARGE_AT_ONCE);
         let handshakes = self.again_handshake.len().min(HANDSHAKES_AT_ONCE);
-        for _ in 0..self.again.len() {
-            let slot = self.again.pop_front();
-            slot.into_iter().for_each(|slot| self.serve_one_again(slot));
-        }
-        for _ in 0..large {
-            let slot = self.again_large.pop_front();
-            slot.into_iter().for_each(|slot| self.serve_one_again(slot));
-        }
-        for _ in 0..handshakes {
-            let slot = self.again_handshake.pop_front();
-            slot.into_iter().for_each(|slot| self.serve_one_again(slot));
-        }
+        self.serve_first(self.again.len(), |thread| &mut thread.again);
+        self.serve_first(large, |thread| &mut thread.again_large);
+        self.serve_first(handshakes, |thread| &mut thread.again_handshake);
     }
 
-    fn serve_one_again(&mut self, slot: u32) {
-        if let Some(conn) = self.conns.get_mut(slot) {
-            conn.listed.again = false;
-            self.serve(slot);
+    fn serve_first(&mut self, count: usize, of: impl Fn(&mut Self) -> &mut VecDeque<u32>) {
+        for _ in 0..count {
+            if let Some(slot) = of(self).pop_front()
+                && let Some(conn) = self.conns.get_mut(slot)
+            {
+                conn.listed.again = false;
+                self.serve(slot);
+            }
         }
     }
 
@@ -272,10 +267,7 @@ impl IoThread {
             slot: (token as u64 & 0xff_ffff) as u32,
             generation: (token as u64 >> 24 & 0xffff_ffff) as u32,
         };
-        let Some(slot) = self.conns.slot_of(key) else {
-            return;
-        };
-        let Some(conn) = self.conns.get_mut(slot) else {
+        let Some((slot, conn)) = self.conns.find(key) else {
             return;
         };
         conn.active = self.instant;

@@ -20,7 +20,7 @@ use super::counts::{Family, Replies};
 use super::hooked::reply;
 use super::inbox::Feed;
 use super::operations::{Administers, did_of, result_of};
-use super::outbox::FREE_BYTES;
+use super::outbox::{FREE_BYTES, small_bytes};
 use super::thread::IoThread;
 use super::upload::Upload;
 use crate::edge::Edge;
@@ -31,6 +31,7 @@ const REQUESTS: usize = 64;
 const READS: usize = 4;
 
 /// Result of decoding.
+#[derive(Default)]
 struct Decoded {
     used: usize,
     /// No complete request is left.
@@ -534,12 +535,9 @@ impl IoThread {
         let tally = edge.listeners[conn.listener].tally;
         let env = edge.threads[self.index].protocols[tally].env(self.now);
         let start = conn.out.output.len();
-        let mut reply = DueReply {
-            undone: !leased || is_removed(&outcome),
-            response: ServerResponse::Engine(outcome, queue),
-            required,
-            ..DueReply::own()
-        };
+        let undone = !leased || is_removed(&outcome);
+        let response = ServerResponse::Engine(outcome, queue);
+        let mut reply = DueReply::of(response, required, undone);
         let output = &mut conn.out.output;
         let next = conn.session.deliver(&reply.response, &env, output);
         let pushed = Replies::one(read, Family::Take);
@@ -586,10 +584,7 @@ pub(super) fn bytes_in(outcome: &Outcome) -> usize {
     let Outcome::Messages(messages) = outcome else {
         return 0;
     };
-    let small = messages
-        .iter()
-        .filter_map(|message| message.body.as_small());
-    small.map(<[u8]>::len).sum()
+    small_bytes(messages)
 }
 
 /// Answers a client that speaks HTTP, counts it, and closes.
@@ -598,9 +593,7 @@ fn refuse_http(conn: &mut Conn, edge: &Edge) {
     edge.listeners[conn.listener].report_foreign(Foreign::Http);
     let start = conn.out.output.len();
     conn.out.output.put(Foreign::Http.answer());
-    conn.out
-        .end_reply(start, Required::default(), None, Replies::none());
-    conn.close_after_flush();
+    conn.end_with(start, Required::default());
 }
 
 /// Drops what was used from the front of the input.
@@ -623,11 +616,7 @@ fn decode(
     env: &Env<'_>,
     asks: &mut Vec<ClientRequest>,
 ) -> Decoded {
-    let mut decoded = Decoded {
-        used: 0,
-        dry: false,
-        body: None,
-    };
+    let mut decoded = Decoded::default();
     while asks.len() < room {
         match session.decode(&input[decoded.used..], env) {
             Step::More => {

@@ -28,21 +28,17 @@ pub(super) fn install(quintet: Api<'_>, raw: Api<'_>) -> Result<()> {
                 }
                 _ => return Err("the server returned no ids".to_owned()),
             };
-            let limits = work.limits;
             let make = Effect::MakeBatch {
                 id,
                 new: Box::new(new),
             };
-            work.step.add(make, bytes, &limits)?;
+            work.add(make, bytes)?;
             Ok(id.to_string())
         })
     })?;
     raw.add("batch:commit", |_, env, id: Value| {
         let commit = Effect::CommitBatch(batch_id("batch", &id)?);
-        env.work(|work| {
-            let limits = work.limits;
-            work.step.add(commit, 0, &limits)
-        })
+        env.work(|work| work.add(commit, 0))
     })?;
     raw.add("batch:show", |lua, env, id: Value| {
         let show = Command::Batch(BatchRequest::Show(batch_id("batch", &id)?));

@@ -138,24 +138,10 @@ fn registration(api: Api<'_>) -> Result<()> {
         if ms < 10 {
             return Err("at least 10 ms expected".into());
         }
-        env.registering(|registered| {
-            let when = Recurrence::Every(ms);
-            registered.timers.push(Timer {
-                when,
-                function: run,
-            });
-            Ok(())
-        })
+        timer(env, Recurrence::Every(ms), run)
     })?;
     api.add("quintet.at", |_, env, (cron, run): Registers<String>| {
-        let when = Recurrence::At(Cron::parse(&cron)?);
-        env.registering(|registered| {
-            registered.timers.push(Timer {
-                when,
-                function: run,
-            });
-            Ok(())
-        })
+        timer(env, Recurrence::At(Cron::parse(&cron)?), run)
     })?;
     api.add(
         "quintet.command",
@@ -173,6 +159,13 @@ fn registration(api: Api<'_>) -> Result<()> {
             })
         },
     )
+}
+
+fn timer(env: &Env, when: Recurrence, function: Function) -> std::result::Result<(), String> {
+    env.registering(|registered| {
+        registered.timers.push(Timer { when, function });
+        Ok(())
+    })
 }
 
 fn telling(api: Api<'_>) -> Result<()> {

@@ -85,10 +85,7 @@ fn shown(lua: &Lua, found: Option<(Message, Name)>, env: &Env) -> Answer<Value> 
 }
 
 fn effect(env: &Env, effect: Effect, bytes: usize) -> Answer<()> {
-    env.work(|work| {
-        let limits = work.limits;
-        work.step.add(effect, bytes, &limits)
-    })
+    env.work(|work| work.add(effect, bytes))
 }
 
 pub(super) fn install(api: Api<'_>) -> Result<()> {
@@ -118,8 +115,7 @@ pub(super) fn install(api: Api<'_>) -> Result<()> {
         let found = env.work(|work| {
             let found = first(work, &queue)?;
             if let Some(message) = &found {
-                let limits = work.limits;
-                work.step.add(Effect::Delete(message.id), 0, &limits)?;
+                work.add(Effect::Delete(message.id), 0)?;
             }
             Ok(found)
         })?;

@@ -48,14 +48,13 @@ fn write(
     ttl_ms: Option<u64>,
 ) -> std::result::Result<(), String> {
     let bytes = key.len() + value.as_ref().map_or(0, |value| value.len());
-    let limits = work.limits;
     let effect = Effect::Set {
         table,
         key,
         value,
         ttl_ms,
     };
-    work.step.add(effect, bytes, &limits)
+    work.add(effect, bytes)
 }
 
 pub(super) fn install(api: Api<'_>) -> Result<()> {

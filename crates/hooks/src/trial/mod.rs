@@ -81,19 +81,14 @@ impl World {
     /// Does what is due now; what waits for a hook's decision.
     fn tick(&self) {
         let mut inner = locked(&self.0);
-        let Inner {
-            engine,
-            now,
-            facts,
-            deliveries,
-            ..
-        } = &mut *inner;
+        let inner = &mut *inner;
         // Two rounds more would find nothing new; a bound for a broken engine.
         for _ in 0..10_000 {
-            if engine.next_deadline() > *now {
+            if inner.engine.next_deadline() > inner.now {
                 break;
             }
-            engine.tick(*now, facts, deliveries);
+            let (facts, deliveries) = (&mut inner.facts, &mut inner.deliveries);
+            inner.engine.tick(inner.now, facts, deliveries);
         }
     }
 
@@ -124,15 +119,11 @@ impl Host for World {
 
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
         let mut inner = locked(&self.0);
-        let Inner {
-            engine,
-            now,
-            facts,
-            deliveries,
-            ..
-        } = &mut *inner;
-        let Answer::Now(outcome, _) = engine.submit(*now, caller, command, facts, deliveries)
-        else {
+        let inner = &mut *inner;
+        let (engine, facts, deliveries) =
+            (&mut inner.engine, &mut inner.facts, &mut inner.deliveries);
+        let answer = engine.submit(inner.now, caller, command, facts, deliveries);
+        let Answer::Now(outcome, _) = answer else {
             return (None, Name::default());
         };
         let name = match outcome.first_handed() {
@@ -166,12 +157,9 @@ impl Trial {
         let pending_decisions = state.pending_decisions(DECIDER);
         {
             let mut inner = locked(&world.0);
-            let Inner {
-                engine,
-                facts,
-                deliveries,
-                ..
-            } = &mut *inner;
+            let inner = &mut *inner;
+            let (facts, deliveries) = (&mut inner.facts, &mut inner.deliveries);
+            let engine = &mut inner.engine;
             engine.set_pending_decisions(now, pending_decisions, facts, deliveries);
         }
         let mut trial = Self {
@@ -227,15 +215,11 @@ impl Trial {
             }
         }
         for delivery in self.world.take_deliveries() {
-            let Delivery {
-                to,
-                standing,
-                outcome,
-                queue,
-                ..
-            } = delivery;
-            let output = self.state.arrived(&client(to.0), standing, outcome, queue);
-            self.arrived.push((to, output));
+            let (who, standing) = (client(delivery.to.0), delivery.standing);
+            let output = self
+                .state
+                .arrived(&who, standing, delivery.outcome, delivery.queue);
+            self.arrived.push((delivery.to, output));
         }
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use quintet_types::{
-    Body, BulkOp, By, Command, Expiry, How, LeaseOwner, LeaseRequest, LeaseTime, ListState,
-    MessageId, Ms, Name, Outcome, Overrides, Put, Settings, StatsOf, StatsReply, Take, When,
+    Body, BulkOp, By, Command, Expiry, How, ListState, MessageId, Ms, Name, Outcome, Overrides,
+    Put, Settings, StatsOf, StatsReply, Take, When,
 };
 
 use super::{Trial, client};
@@ -14,6 +14,7 @@ use crate::host::{Host, Level};
 use crate::occasions::HookReply;
 use crate::program::Program;
 use crate::submit::Decided;
+use crate::waiting::lease_for;
 use quintet_policy::Event;
 
 /// Messages of a queue that are shown.
@@ -52,12 +53,7 @@ pub fn run_once(
         }
         Event::Full => {
             store(&mut trial, put.clone());
-            let messages_max = Some(1);
-            let limit = Overrides {
-                messages_max,
-                ..Overrides::default()
-            };
-            configure(&mut trial, &queue, limit);
+            configure(&mut trial, &queue, |limits| limits.messages_max = Some(1));
             submit(&mut trial, Command::Put(put))
         }
         Event::BeforeTake | Event::AfterTake => {
@@ -89,12 +85,7 @@ pub fn run_once(
         }
         Event::DeadLetter => {
             let id = store(&mut trial, put);
-            let attempts_max = Some(1);
-            let limit = Overrides {
-                attempts_max,
-                ..Overrides::default()
-            };
-            configure(&mut trial, &queue, limit);
+            configure(&mut trial, &queue, |limits| limits.attempts_max = Some(1));
             lease(&mut trial, take, 0);
             settle(&mut trial, id, How::release(When::Now))
         }
@@ -156,13 +147,7 @@ fn store(trial: &mut Trial, put: Put) -> MessageId {
 }
 
 fn lease(trial: &mut Trial, take: Take, ms: u64) {
-    let lease = LeaseRequest {
-        owner: LeaseOwner::Connection,
-        time: LeaseTime::Fixed(ms),
-        back_to: Default::default(),
-        held_max: 0,
-    };
-    let lease = Some(lease);
+    let lease = Some(lease_for(ms, 0));
     past(trial, Command::Take(Take { lease, ..take }));
 }
 
@@ -171,7 +156,9 @@ fn settle(trial: &mut Trial, id: MessageId, how: How) -> String {
     submit(trial, Command::Settle { id, by, how })
 }
 
-fn configure(trial: &mut Trial, queue: &Name, overrides: Overrides) {
+fn configure(trial: &mut Trial, queue: &Name, set: fn(&mut Overrides)) {
+    let mut overrides = Overrides::default();
+    set(&mut overrides);
     let configure = Command::Configure {
         queue: queue.clone(),
         overrides: Some(Box::new(overrides)),

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use mlua::{ChunkMode, Error, FromLua, FromLuaMulti, Function, IntoLuaMulti, Lua, Table, Value};
 use quintet_types::{
-    By, Command, How, LeaseOwner, LeaseRequest, LeaseTime, MessageId, Ms, Name, Outcome, Peek,
-    Settings, Take, Wait, When,
+    By, Command, How, MessageId, Ms, Name, Outcome, Peek, Settings, Take, Wait, When,
 };
 
 use super::{Trial, client};
@@ -20,6 +19,7 @@ use crate::program::Program;
 use crate::sandbox;
 use crate::shared::{Shared, locked};
 use crate::submit::Decided;
+use crate::waiting::lease_for;
 use quintet_policy::Limits;
 
 /// The time at which every test begins: 2026-01-01T00:00:00Z.
@@ -146,11 +146,7 @@ fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
         Ok(Command::Delete { id, by })
     })?;
     server.settles("finish", || How::Finish)?;
-    server.settles("release", || How::Release {
-        priority: None,
-        due: When::Now,
-        back_to: None,
-    })?;
+    server.settles("release", || How::release(When::Now))?;
     server.settles("bury", || How::Bury {
         priority: None,
         reason: Box::default(),
@@ -258,12 +254,7 @@ fn take(args: Value) -> Result<Command, String> {
             take.queues.push(fields::name("queue", &field("queue")?)?);
             let lease = field("lease_ms")?;
             if !lease.is_nil() {
-                take.lease = Some(LeaseRequest {
-                    owner: LeaseOwner::Connection,
-                    time: LeaseTime::Fixed(span("lease_ms", &lease)?),
-                    back_to: Default::default(),
-                    held_max: 0,
-                });
+                take.lease = Some(lease_for(span("lease_ms", &lease)?, 0));
             }
             let wait = field("wait_ms")?;
             if !wait.is_nil() {

@@ -333,25 +333,20 @@ impl Page<'_> {
 
     /// The event with the names that the reader may see; `None`: it is not for the reader.
     fn shown(&mut self, unnamed: UnnamedEvent, shard: u64, names: &Names) -> Option<MessageEvent> {
-        let UnnamedEvent {
-            queue,
-            to,
-            mut event,
-        } = unnamed;
-        let request = self.request;
+        let (request, mut event) = (self.request, unnamed.event);
         if event.kind == EventKind::Lost {
             return Some(event);
         }
         if !request.kinds.is_empty() && !request.kinds.contains(&event.kind) {
             return None;
         }
-        let Some(queue) = queue else {
+        let Some(queue) = unnamed.queue else {
             return (event.kind == EventKind::Restart && request.queues.is_empty())
                 .then_some(event);
         };
         // A queue that was deleted has no name any more: that was reported.
         let (queue, _) = names.queues.get(&(shard, queue))?;
-        let to = match to {
+        let to = match unnamed.to {
             Some(to) => names.queues.get(&(shard, to)).map(|(name, _)| name.clone()),
             None => event.to.take(),
         };

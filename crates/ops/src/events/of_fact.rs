@@ -3,7 +3,7 @@
 use quintet_client::{EventKind, MessageEvent};
 use quintet_engine::Fact;
 use quintet_host::NoFact;
-use quintet_types::{Message, MessageId, Ms, Name, QueueId, Removal, Return, State, Transfer, cut};
+use quintet_types::{Message, MessageId, Name, QueueId, Removal, Return, State, Transfer, cut};
 
 /// Bytes of an error in an event.
 const ERROR_BYTES: usize = 1024;
@@ -23,17 +23,10 @@ fn unnamed(queue: QueueId, id: MessageId, kind: EventKind, why: &'static str) ->
         queue: Some(queue),
         to: None,
         event: MessageEvent {
-            at: Ms(0),
             kind,
             why,
             id: Some(id),
-            queue: None,
-            to: None,
-            was: None,
-            count: None,
-            name: None,
-            bytes: None,
-            error: None,
+            ..MessageEvent::default()
         },
     }
 }

@@ -3,7 +3,7 @@
 use quintet_client::{ClusterNumbers, NodeNumbers};
 use quintet_host::Point;
 
-use super::Reading;
+use super::{Reading, alone};
 
 /// A number of this server as a node of a cluster, if it is one.
 pub(super) fn of_node(reading: &Reading<'_>, read: fn(&ClusterNumbers) -> u64) -> Vec<Point> {
@@ -15,11 +15,7 @@ pub(super) fn of_some(
     reading: &Reading<'_>,
     read: impl Fn(&ClusterNumbers) -> Option<u64>,
 ) -> Vec<Point> {
-    let number = reading.cluster.as_ref().and_then(read);
-    number
-        .map(|number| (Vec::new(), number as f64))
-        .into_iter()
-        .collect()
+    alone(reading.cluster.as_ref().and_then(read))
 }
 
 /// A number of each node that has it, by its name.

@@ -138,7 +138,7 @@ impl Loaded {
 }
 
 /// Sets or removes an entry.
-pub(super) fn set<T: Serialize>(table: &str, name: &str, value: Option<&T>) -> Effect {
+pub(crate) fn set<T: Serialize>(table: &str, name: &str, value: Option<&T>) -> Effect {
     // Numbers and texts have JSON.
     let value = value.map(|value| serde_json::to_vec(value).unwrap_or_default().into());
     Effect::Set {
@@ -163,7 +163,7 @@ pub(super) fn is_full(command_error: CommandError) -> bool {
 }
 
 /// A step that needs nothing.
-pub(super) fn free_step(effect: Effect) -> Command {
+pub(crate) fn free_step(effect: Effect) -> Command {
     step(Vec::new(), vec![effect])
 }
 
@@ -176,7 +176,7 @@ fn step(guards: Vec<Guard>, effects: Vec<Effect>) -> Command {
 }
 
 /// The question for an entry.
-pub(super) fn get(table: &str, name: &str) -> Command {
+pub(crate) fn get(table: &str, name: &str) -> Command {
     Command::Table(TableRequest::Get {
         table: Name::from(table),
         key: name.as_bytes().into(),

@@ -8,7 +8,7 @@
 //! ends the server, and in a cluster nobody but the owner puts.
 
 mod book;
-mod load;
+pub(crate) mod load;
 mod operations;
 mod plan;
 mod run;
@@ -34,6 +34,7 @@ pub struct Schedules {
     work: Signal,
 }
 
+#[derive(Default)]
 struct Inside {
     /// Those of the configuration.
     files: Vec<Arc<Schedule>>,
@@ -67,12 +68,9 @@ impl Schedules {
         Ok(Self {
             inside: Mutex::new(Inside {
                 files,
-                book: Book::default(),
                 most: config.schedules_max,
                 version: 1,
-                read: 0,
-                orders: VecDeque::new(),
-                closed: false,
+                ..Inside::default()
             }),
             work: Signal::default(),
         })

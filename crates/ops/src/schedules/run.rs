@@ -423,7 +423,7 @@ impl Runner<'_> {
         let (mut steps, mut skipped, mut again) = (Vec::new(), Vec::new(), Vec::new());
         for ((planned, lean), outcome) in planned.into_iter().zip(outcomes) {
             let loaded = &planned.loaded;
-            match put_id(outcome, planned.puts) {
+            match put_id(&outcome, planned.puts) {
                 Ok(Some(id)) => {
                     // Of no consequence: it is only shown. Nobody else writes the cursor.
                     let cursor = planned.cursor.with_message(id.0);
@@ -458,7 +458,7 @@ impl Runner<'_> {
             return again;
         }
         for (planned, outcome) in skipped.into_iter().zip(self.ask_all(steps)) {
-            match put_id(outcome, planned.puts) {
+            match put_id(&outcome, planned.puts) {
                 Ok(id) => {
                     if id.is_some() {
                         self.has_put(&planned.loaded.name);
@@ -511,14 +511,9 @@ impl Runner<'_> {
 
     /// The cursor of a schedule is durable.
     fn done(&self, planned: &Planned) {
-        let Planned {
-            loaded: Loaded { name, .. },
-            schedule,
-            cursor,
-            missed,
-            ..
-        } = planned;
-        if *missed > 0 {
+        let (name, missed) = (&planned.loaded.name, planned.missed);
+        let cursor = &planned.cursor;
+        if missed > 0 {
             tracing::warn!(
                 "schedule {}: {missed} runs were missed",
                 name.escape_debug()
@@ -535,7 +530,9 @@ impl Runner<'_> {
                 item.error = None;
             }
         });
-        inside.book.check_at(name, next_check(schedule, cursor));
+        inside
+            .book
+            .check_at(name, next_check(&planned.schedule, cursor));
     }
 
     /// Changes what is counted of a schedule.
@@ -577,7 +574,7 @@ impl Runner<'_> {
         let run = |full| {
             let put = Effect::Put(scheduled(&schedule.put, wall));
             let effects = vec![put, set_cursor(name, &cursor, full)];
-            put_id(self.ask(loaded.step(effects)), true)
+            put_id(&self.ask(loaded.step(effects)), true)
         };
         let id = match run(false) {
             Err(command_error) if is_full(command_error) => run(true),
@@ -610,14 +607,9 @@ impl Runner<'_> {
 /// # Errors
 /// Why nothing was done, or it is not known whether it was; or the queue could not be made any
 /// more.
-fn put_id(outcome: Outcome, puts: bool) -> Result<Option<MessageId>, CommandError> {
-    if let Some(command_error) = refusal(&outcome) {
-        return Err(command_error);
-    }
-    let ids = if let Outcome::Transaction { ids, .. } = outcome {
-        ids
-    } else {
-        Vec::new()
+fn put_id(outcome: &Outcome, puts: bool) -> Result<Option<MessageId>, CommandError> {
+    let Outcome::Transaction { ids, .. } = outcome else {
+        return Err(refusal(outcome).unwrap_or(CommandError::NotPermitted));
     };
     match ids.first() {
         Some(MessageId(0)) => Err(CommandError::TooManyQueues),

@@ -109,10 +109,7 @@ fn manager(rq: &Arc<Rq>, command: &str, argument: &str) -> Result<Value, Fault> 
         "down_queue" | "down" => admin(AdminOp::Down)?,
         "pause_queue" | "pause" => admin(AdminOp::Pause)?,
         "resume_queue" | "resume" => admin(AdminOp::Resume)?,
-        "restart_queue" | "restart" => {
-            rq.restart(argument)?;
-            json!(["ok", argument])
-        }
+        "restart_queue" | "restart" => rq.restart(argument).map(|()| json!(["ok", argument]))?,
         "create_queue" => {
             rq.create_queue(QueueConfig::from_json(&object(argument)?, None)?)?;
             json!(["success", "queue created - awesome"])
@@ -121,10 +118,9 @@ fn manager(rq: &Arc<Rq>, command: &str, argument: &str) -> Result<Value, Fault> 
             rq.create_queue_link(Path::new(argument))?;
             json!(["success", "queue created - awesome"])
         }
-        "delete_queue" => {
-            rq.delete_queue(argument)?;
-            json!(["ok", "started deleting queue"])
-        }
+        "delete_queue" => rq
+            .delete_queue(argument)
+            .map(|_| json!(["ok", "started deleting queue"]))?,
         _ => json!(["error"]),
     })
 }
@@ -139,10 +135,7 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
             return Ok(json!([admin.word(), rq.queue(queue)?.status]));
         }
         // Queues are no processes here: this one stops by going down.
-        "shutdown" => {
-            rq.admin(queue, AdminOp::Down)?;
-            return Ok(json!(["ok"]));
-        }
+        "shutdown" => return rq.admin(queue, AdminOp::Down).map(|()| json!(["ok"])),
         "num_messages" => {
             let sizes = rq.queue(queue)?.sizes;
             return Ok(json!({
@@ -157,6 +150,8 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
     // All else is refused while the queue is down.
     rq.must_be_up(queue)?;
     let fields = || object(argument);
+    let id = || id_of(&object(argument)?);
+    let did = |done: Result<(), Fault>, text: &str| found(done).map(|()| json!(["ok", text]));
     Ok(match command {
         "create_message" => create(rq, queue, &fields()?, Method::Commit)?,
         "single_que" => create(rq, queue, &fields()?, Method::SingleQue)?,
@@ -172,32 +167,20 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
             json!(["ok", "Attachment deleted successfully"])
         }
         "commit_message" => {
-            match rq.commit(queue, &id_of(&fields()?)?) {
+            match rq.commit(queue, &id()?) {
                 Err(Fault::MessageNotFound) => return Ok(fail("cannot find message")),
                 other => other?,
             }
             json!(["ok", "msg commited"])
         }
-        "get_message" => json!(["ok", found(rq.message(queue, &id_of(&fields()?)?))?]),
-        "get_message_state" => json!(["ok", found(rq.state(queue, &id_of(&fields()?)?))?]),
-        "get_message_status" => {
-            let status = found(rq.status(queue, &id_of(&fields()?)?))?;
-            json!(["ok", { "status": status }])
-        }
-        "delete_message" => {
-            found(rq.delete(queue, &id_of(&fields()?)?))?;
-            json!(["ok", "msg deleted"])
-        }
-        "destroy_message" => {
-            found(rq.destroy(queue, &id_of(&fields()?)?))?;
-            json!(["ok", "msg destroyed"])
-        }
-        "run_message" => {
-            found(rq.run_now(queue, &id_of(&fields()?)?))?;
-            json!(["ok", "msg sent to front of run queue"])
-        }
+        "get_message" => json!(["ok", found(rq.message(queue, &id()?))?]),
+        "get_message_state" => json!(["ok", found(rq.state(queue, &id()?))?]),
+        "get_message_status" => json!(["ok", { "status": found(rq.status(queue, &id()?))? }]),
+        "delete_message" => did(rq.delete(queue, &id()?), "msg deleted")?,
+        "destroy_message" => did(rq.destroy(queue, &id()?), "msg destroyed")?,
+        "run_message" => did(rq.run_now(queue, &id()?), "msg sent to front of run queue")?,
         "ack_errs" => json!(["ok", rq.ack_errs(queue)?]),
-        "clone_message" => json!(["ok", found(rq.clone_message(queue, &id_of(&fields()?)?))?]),
+        "clone_message" => json!(["ok", found(rq.clone_message(queue, &id()?))?]),
         _ => json!(["ERROR"]),
     })
 }

@@ -60,8 +60,6 @@ pub(super) enum BeanstalkReply {
     /// The names found so far.
     Tubes(Tubes),
     Watched(Vec<Name>),
-    /// To a client that speaks TLS, then the connection closes.
-    Tls,
 }
 
 impl BeanstalkReply {
@@ -141,8 +139,7 @@ impl BeanstalkReply {
                 | BeanstalkReply::NowWatching(_)
                 | BeanstalkReply::Stats
                 | BeanstalkReply::Counted(..)
-                | BeanstalkReply::Tubes(_)
-                | BeanstalkReply::Tls,
+                | BeanstalkReply::Tubes(_),
                 _,
             ) => output.put(INTERNAL_ERROR),
         }
@@ -179,25 +176,14 @@ fn stats_tube(name: &Name, outcome: &Outcome, output: &mut Output) {
 
 /// Writes an error.
 pub(super) fn refused(command_error: CommandError) -> &'static [u8] {
-    if command_error == CommandError::BatchClosed {
-        return b"BATCH_CLOSED\r\n";
-    }
-    if command_error == CommandError::Draining {
-        return b"DRAINING\r\n";
-    }
-    if command_error == CommandError::LeaseOver {
-        return NOT_FOUND;
-    }
-    if matches!(
-        command_error,
-        CommandError::MessageTooLarge | CommandError::BatchTooLarge
-    ) {
-        return JOB_TOO_BIG;
-    }
-    match command_error.class() {
-        Class::Full => OUT_OF_MEMORY,
-        Class::Absent => NOT_FOUND,
-        Class::NotPermitted => NOT_PERMITTED,
-        Class::Busy | Class::Unavailable | Class::Malformed | Class::Unknown => INTERNAL_ERROR,
+    match (command_error, command_error.class()) {
+        (CommandError::BatchClosed, _) => b"BATCH_CLOSED\r\n",
+        (CommandError::Draining, _) => b"DRAINING\r\n",
+        (CommandError::LeaseOver, _) => NOT_FOUND,
+        (CommandError::MessageTooLarge | CommandError::BatchTooLarge, _) => JOB_TOO_BIG,
+        (_, Class::Full) => OUT_OF_MEMORY,
+        (_, Class::Absent) => NOT_FOUND,
+        (_, Class::NotPermitted) => NOT_PERMITTED,
+        (_, Class::Busy | Class::Unavailable | Class::Malformed | Class::Unknown) => INTERNAL_ERROR,
     }
 }

@@ -11,17 +11,17 @@ use quintet_types::{
 
 use super::reply::{self, BeanstalkReply, CRLF};
 use super::request::{Announced, Beside, Callbacks, LINE_MAX, Request, parse};
-use super::steps::{go_on, queues};
+use super::steps::go_on;
 use super::tubes::Referred;
 use super::{Count, Shared, stats};
 use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
-use crate::foreign::{self, Foreign};
+use crate::foreign;
 use crate::login::{Logins, auth_line};
 use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{
     ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, STREAM_OVER, ServerResponse,
-    Session, Step,
+    Session, Step, page,
 };
 
 /// Protocol state of one connection.
@@ -81,7 +81,7 @@ impl BeanstalkSession {
             if input[0] == foreign::TLS {
                 env.tally.bump(Count::Fault as usize);
                 self.state = BeanstalkState::Over;
-                return self.owed.foreign(Foreign::Tls, BeanstalkReply::Tls);
+                return self.owed.tls();
             }
             // A client that has yet to log in refers to nothing.
             if env.logins == Logins::Off || !may_be_auth(input) && env.logins == Logins::Open {
@@ -148,7 +148,7 @@ impl BeanstalkSession {
                 (stats, BeanstalkReply::Stats)
             }
             Request::ListTubes => {
-                let first = ClientRequest::EngineAlone(queues((0, 0)));
+                let first = ClientRequest::EngineAlone(page((0, 0)));
                 (first, BeanstalkReply::Tubes(stats::Tubes::new()))
             }
             Request::ListTubeUsed => {
@@ -374,12 +374,8 @@ impl Session for BeanstalkSession {
             response,
             ServerResponse::Engine(Outcome::Done | Outcome::Messages(_), _)
         );
-        match self.owed.pop() {
+        match self.owed.pop_or_alert(output) {
             None => Next::Close,
-            Some(BeanstalkReply::Tls) => {
-                output.put(Foreign::Tls.answer());
-                Next::Close
-            }
             Some(BeanstalkReply::NowUsing(name)) if done => {
                 BeanstalkReply::Using(name.clone()).write(response, output);
                 let before = self.tubes.now_using(name);
@@ -455,14 +451,7 @@ impl Session for BeanstalkSession {
             beside,
             owed,
         } = self;
-        let between = match state {
-            BeanstalkState::Line => true,
-            BeanstalkState::LongLine
-            | BeanstalkState::Job(_)
-            | BeanstalkState::Callbacks(_)
-            | BeanstalkState::TooBig(_)
-            | BeanstalkState::Over => false,
-        };
+        let between = matches!(state, BeanstalkState::Line);
         between && tubes.are_as_opened() && beside.is_none() && owed.is_empty()
     }
 

@@ -1,21 +1,14 @@
 //! Requests that take several commands: kicks of many jobs, and numbers of
 //! tubes, which come page by page.
 
-use quintet_types::{
-    Command, ListState, MESSAGES_PER_STEP, Ms, Outcome, QueuePage, StatsOf, StatsReply,
-};
+use quintet_types::{ListState, MESSAGES_PER_STEP, Ms, Outcome};
 
 use super::reply::BeanstalkReply;
 use super::tubes::Referred;
 use super::{Shared, stats};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Next, ServerResponse};
-
-/// Asks for a page of queues.
-pub(super) fn queues(from: (u8, u32)) -> Command {
-    Command::Stats(StatsOf::Queues { from })
-}
+use crate::session::{Next, ServerResponse, page, page_of};
 
 /// Writes a reply, or asks for more of what it is made of.
 #[inline]
@@ -29,27 +22,30 @@ pub(super) fn go_on(
     match (reply, response) {
         (BeanstalkReply::Stats, ServerResponse::Server(server)) => {
             let counted = BeanstalkReply::Counted(server.clone(), 1);
-            return owed.again(counted, queues((0, 0)));
+            return owed.again(counted, page((0, 0)));
         }
         (
             BeanstalkReply::Counted(server, tubes),
-            ServerResponse::Engine(Outcome::Stats(page), _),
+            ServerResponse::Engine(outcome @ Outcome::Stats(_), _),
         ) => {
-            let (count, next) = match page_of(page) {
-                Some(page) => (stats::tubes(&page.queues).count(), page.next),
+            let (count, next) = match page_of(outcome) {
+                Some(found) => (stats::tubes(&found.queues).count(), found.next),
                 None => (0, None),
             };
             let tubes = tubes + count;
             if let Some(from) = next {
-                return owed.again(BeanstalkReply::Counted(server, tubes), queues(from));
+                return owed.again(BeanstalkReply::Counted(server, tubes), page(from));
             }
             stats::server(&server, tubes, shared, output);
         }
-        (BeanstalkReply::Tubes(mut tubes), ServerResponse::Engine(Outcome::Stats(page), _)) => {
-            if let Some(page) = page_of(page) {
-                stats::tubes(&page.queues).for_each(|name| tubes.add(name));
-                if let Some(from) = page.next {
-                    return owed.again(BeanstalkReply::Tubes(tubes), queues(from));
+        (
+            BeanstalkReply::Tubes(mut tubes),
+            ServerResponse::Engine(outcome @ Outcome::Stats(_), _),
+        ) => {
+            if let Some(found) = page_of(outcome) {
+                stats::tubes(&found.queues).for_each(|name| tubes.add(name));
+                if let Some(from) = found.next {
+                    return owed.again(BeanstalkReply::Tubes(tubes), page(from));
                 }
             }
             tubes.send(output);
@@ -74,14 +70,6 @@ pub(super) fn go_on(
         (reply, response) => reply.write(response, output),
     }
     Next::Done
-}
-
-fn page_of(reply: &StatsReply) -> Option<&QueuePage> {
-    if let StatsReply::Queues(page) = reply {
-        Some(page)
-    } else {
-        None
-    }
 }
 
 /// The next step of a kick, whose last step kicked `now` jobs: delayed ones only if no buried one

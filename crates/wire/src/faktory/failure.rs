@@ -52,10 +52,7 @@ pub(super) struct Report {
 /// Reads `{"jid":J,"errtype":E,"message":M,"backtrace":[...]}`; `None`: it is
 /// something else. The job's id may be empty.
 pub(super) fn read(text: &str) -> Option<(String, Report)> {
-    let object = json::whole(text).ok()?;
-    if object.kind != Kind::Object {
-        return None;
-    }
+    let object = json::object(text)?;
     let (mut jid, mut errtype, mut message) = (String::new(), String::new(), String::new());
     let mut backtrace = Vec::new();
     for (name, value) in object.given() {

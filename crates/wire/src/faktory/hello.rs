@@ -62,10 +62,7 @@ pub(super) struct Hello {
 /// Reads the first line, without its end.
 pub(super) fn read(line: &[u8]) -> Option<Hello> {
     let text = json::text_of(line.strip_prefix(b"HELLO ")?);
-    let object = json::whole(&text).ok()?;
-    if object.kind != Kind::Object {
-        return None;
-    }
+    let object = json::object(&text)?;
     let mut hello = Hello::default();
     for (name, value) in object.given() {
         match &*name {

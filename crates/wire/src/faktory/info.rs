@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use quintet_types::{Command, Outcome, QueueStats, ServerStats};
 
-use super::queues::{page, page_of};
 use super::{Shared, job, json, moment};
+use crate::session::{page, page_of};
 
 /// INFO in its middle.
 #[derive(Debug, Default, PartialEq)]

@@ -54,6 +54,12 @@ pub(super) fn whole(text: &str) -> Result<Value<'_>, Bad> {
     }
 }
 
+/// The object that is the whole text.
+pub(super) fn object(text: &str) -> Option<Value<'_>> {
+    let value = whole(text).ok();
+    value.filter(|value| value.kind == Kind::Object)
+}
+
 impl<'a> Value<'a> {
     pub(super) fn is_true(self) -> bool {
         self.text == "true"
@@ -158,11 +164,7 @@ pub(super) fn quote(text: &str, out: &mut String) {
         out.push_str(&text[from..at]);
         out.push_str(escape);
         if escape.is_empty() {
-            out.push_str("\\u00");
-            out.extend(
-                [byte >> 4, byte & 15]
-                    .map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])),
-            );
+            out.push_str(&format!("\\u{byte:04x}"));
         }
         from = at + 1;
     }
@@ -239,6 +241,13 @@ impl<'a> Reader<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
+    /// Goes past this byte if it is next; whether it was.
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
     fn bad(&self, what: &'static str) -> Bad {
         Bad { at: self.at, what }
     }
@@ -252,9 +261,7 @@ impl<'a> Reader<'a> {
     /// The next of several checked values, past the comma before it.
     fn next_value(&mut self) -> Option<Value<'a>> {
         self.blanks();
-        if self.peek() == Some(b',') {
-            self.at += 1;
-        }
+        self.eat(b',');
         self.value().ok()
     }
 
@@ -282,9 +289,7 @@ impl<'a> Reader<'a> {
                     self.at += 1;
                     self.blanks();
                     let object = begin == b'{';
-                    if self.peek() == Some(if object { b'}' } else { b']' }) {
-                        self.at += 1;
-                    } else {
+                    if !self.eat(if object { b'}' } else { b']' }) {
                         open.push(object);
                         if object {
                             self.name()?;
@@ -326,11 +331,10 @@ impl<'a> Reader<'a> {
         }
         self.scalar()?;
         self.blanks();
-        if self.peek() != Some(b':') {
-            return Err(self.bad("a colon is missing"));
+        match self.eat(b':') {
+            true => Ok(()),
+            false => Err(self.bad("a colon is missing")),
         }
-        self.at += 1;
-        Ok(())
     }
 
     fn scalar(&mut self) -> Result<(), Bad> {
@@ -380,22 +384,15 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self) -> Result<(), Bad> {
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        match self.peek() {
-            Some(b'0') => self.at += 1,
-            _ => self.digits()?,
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
+        self.eat(b'-');
+        if !self.eat(b'0') {
             self.digits()?;
         }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
-            }
+        if self.eat(b'.') {
+            self.digits()?;
+        }
+        if self.eat(b'e') || self.eat(b'E') {
+            let _sign = self.eat(b'+') || self.eat(b'-');
             self.digits()?;
         }
         Ok(())

@@ -38,7 +38,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     about: "Faktory: jobs as JSON, fetched by workers, acknowledged or failed and retried",
     options: OPTIONS,
     tally_names: TALLY_NAMES,
-    listener,
+    listener: |options| Ok(Box::new(FaktoryListener(Arc::new(shared(options)?)))),
 };
 
 const DAY_MS: u64 = 86_400_000;
@@ -157,10 +157,6 @@ fn shared(options: &Options) -> Result<Shared, String> {
         seed: RandomState::new(),
         opened: AtomicU64::new(0),
     })
-}
-
-fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
-    Ok(Box::new(FaktoryListener(Arc::new(shared(options)?))))
 }
 
 #[cfg(test)]

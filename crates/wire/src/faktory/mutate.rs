@@ -11,8 +11,8 @@ use super::failure;
 use super::glob;
 use super::job::{self, is_queue, string};
 use super::json::{self, Kind, Value};
-use super::queues::{page, page_of};
 use super::shown::job_shown;
+use crate::session::{page, page_of};
 
 /// Messages looked at in one step; fewer where each is compared with a pattern
 /// as a whole.
@@ -21,23 +21,29 @@ const LOOKS_AT_TEXT: u32 = 16;
 /// Longest pattern, bytes.
 const PATTERN_MAX: usize = 1024;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Act {
-    /// Effect of `clear` and `discard`.
-    Remove,
-    Kill,
-    Requeue,
+quintet_types::named! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    enum Act, word {
+        /// Effect of `clear` and `discard`.
+        #[default]
+        Remove = "discard",
+        Kill = "kill",
+        Requeue = "requeue",
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Target {
-    Scheduled,
-    Retries,
-    Dead,
+quintet_types::named! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    enum Target, word {
+        Scheduled = "scheduled",
+        Retries = "retries",
+        #[default]
+        Dead = "dead",
+    }
 }
 
 /// A mutation: its effect and the jobs it applies to.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Mutate {
     act: Act,
     target: Target,
@@ -57,13 +63,7 @@ pub(super) fn read(rest: &str) -> Result<Mutate, String> {
 
 fn of_object(object: Value<'_>) -> Result<Mutate, String> {
     let (mut cmd, mut target) = (String::new(), String::new());
-    let mut mutate = Mutate {
-        act: Act::Remove,
-        target: Target::Dead,
-        jids: BTreeSet::new(),
-        jobtype: None,
-        regexp: None,
-    };
+    let mut mutate = Mutate::default();
     for (name, value) in object.given() {
         match &*name {
             "cmd" => cmd = string(&name, value)?,
@@ -72,23 +72,15 @@ fn of_object(object: Value<'_>) -> Result<Mutate, String> {
             _ => {}
         }
     }
-    mutate.act = match &*cmd {
-        "clear" => {
-            (mutate.jobtype, mutate.regexp) = (None, None);
-            mutate.jids.clear();
-            Act::Remove
-        }
-        "discard" => Act::Remove,
-        "kill" => Act::Kill,
-        "requeue" => Act::Requeue,
-        _ => return Err("unknown mutate operation".to_owned()),
-    };
-    mutate.target = match &*target {
-        "scheduled" => Target::Scheduled,
-        "retries" => Target::Retries,
-        "dead" => Target::Dead,
-        _ => return Err("invalid target for mutation command".to_owned()),
-    };
+    if cmd == "clear" {
+        (mutate.jobtype, mutate.regexp) = (None, None);
+        mutate.jids.clear();
+        Act::Remove.word().clone_into(&mut cmd);
+    }
+    let act = Act::ALL.into_iter().find(|act| act.word() == cmd);
+    mutate.act = act.ok_or("unknown mutate operation")?;
+    let target = Target::ALL.into_iter().find(|known| known.word() == target);
+    mutate.target = target.ok_or("invalid target for mutation command")?;
     Ok(mutate)
 }
 
@@ -158,17 +150,7 @@ impl Mutate {
 
     /// As the audit shows it.
     pub(super) fn shown(&self) -> String {
-        let act = match self.act {
-            Act::Remove => "discard",
-            Act::Kill => "kill",
-            Act::Requeue => "requeue",
-        };
-        let target = match self.target {
-            Target::Scheduled => "scheduled",
-            Target::Retries => "retries",
-            Target::Dead => "dead",
-        };
-        format!("{act} {target}")
+        format!("{} {}", self.act.word(), self.target.word())
     }
 
     /// The commands for one of those messages.
@@ -204,7 +186,7 @@ fn pattern(name: &str, value: Value<'_>) -> Result<Option<String>, String> {
 }
 
 /// MUTATE in its middle.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Mutating {
     mutate: Mutate,
     /// Whether queues are still gathered.
@@ -233,12 +215,7 @@ impl Mutating {
             mutate,
             jids_bytes,
             gathers: true,
-            acts: VecDeque::new(),
-            left: VecDeque::new(),
-            after: None,
-            bulk_ops: false,
-            ends_one: false,
-            jobs: 0,
+            ..Self::default()
         }
     }
 

@@ -3,33 +3,28 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use quintet_types::{Command, Name, Outcome, QueuePage, StatsOf, StatsReply};
+use quintet_types::{Command, Name, Outcome, StatsOf, StatsReply};
 
 use super::job;
 use super::json;
+use crate::session::{page, page_of};
 
-/// The subcommand of QUEUE.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sub {
-    Pause,
-    Resume,
-    Remove,
-    Latency,
+quintet_types::named! {
+    /// The subcommand of QUEUE.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(super) enum Sub, word {
+        Pause = "PAUSE",
+        Resume = "RESUME",
+        Remove = "REMOVE",
+        Latency = "LATENCY",
+    }
 }
 
 impl Sub {
     /// In any case.
     pub(super) fn of_word(word: &str) -> Option<Self> {
-        let all = [
-            ("PAUSE", Self::Pause),
-            ("RESUME", Self::Resume),
-            ("REMOVE", Self::Remove),
-            ("LATENCY", Self::Latency),
-        ];
-        let found = all
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(word));
-        found.map(|(_, sub)| *sub)
+        let mut all = Self::ALL.into_iter();
+        all.find(|sub| sub.word().eq_ignore_ascii_case(word))
     }
 
     fn command(self, queue: Name) -> Command {
@@ -46,21 +41,6 @@ impl Sub {
             Sub::Latency => Command::Stats(StatsOf::Queue(queue)),
         }
     }
-}
-
-/// Asks for a page of queues.
-pub(super) fn page(from: (u8, u32)) -> Command {
-    Command::Stats(StatsOf::Queues { from })
-}
-
-/// The page, if that is what came.
-pub(super) fn page_of(outcome: &Outcome) -> Option<&QueuePage> {
-    if let Outcome::Stats(reply) = outcome
-        && let StatsReply::Queues(page) = &**reply
-    {
-        return Some(page);
-    }
-    None
 }
 
 /// A QUEUE command in its middle.

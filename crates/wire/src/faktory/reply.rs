@@ -62,8 +62,6 @@ pub(super) enum FaktoryReply {
     Track(Box<str>, bool),
     /// To a TRACK SET, after which this is done.
     TrackThen(Box<Command>),
-    /// To a client that speaks TLS, then the connection closes.
-    Tls,
 }
 
 /// A search for cancelled jobs of a worker in its middle.

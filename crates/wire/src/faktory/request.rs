@@ -163,10 +163,7 @@ fn fail(rest: &str) -> Request {
 
 fn beat(rest: &str) -> Request {
     let read = || {
-        let object = json::whole(rest).ok()?;
-        if object.kind != Kind::Object {
-            return None;
-        }
+        let object = json::object(rest)?;
         let mut beat = Beat::default();
         for (name, value) in object.given() {
             match &*name {

@@ -14,12 +14,12 @@ use super::hello::{self, Challenge};
 use super::info::Info;
 use super::job::{self, Job, RETRY};
 use super::mutate::Mutating;
-use super::queues::{Each, page};
+use super::queues::Each;
 use super::reply::{self, Bulk, Cancels, FaktoryReply};
 use super::request::{Beat, Request, parse};
 use super::{Count, Shared};
 use crate::bodies::skip;
-use crate::foreign::{First, Foreign};
+use crate::foreign::First;
 use crate::lines::{Line, Lines};
 use crate::login::LoginRefused;
 use crate::output::Output;
@@ -27,13 +27,12 @@ use crate::owed::Owed;
 use crate::session::ClientRequest::{Engine, EngineAlone, Host, Own, Unknown};
 use crate::session::{
     ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, ServerResponse, Session, Step,
+    page,
 };
 use crate::workers::{WID_MAX, Worker, WorkerRequest, WorkerState};
 
 /// Longest first line, its end included.
 const HELLO_MAX: usize = 64 << 10;
-const EXPECTED_HELLO: FaktoryReply =
-    FaktoryReply::Fault(std::borrow::Cow::Borrowed("expected HELLO"));
 /// How long a worker has a job that does not say.
 const RESERVE_MS: u64 = 1_800_000;
 
@@ -110,27 +109,20 @@ impl FaktorySession {
         if self.first.is_tls(input) {
             env.tally.bump(Count::Fault as usize);
             self.state = FaktoryState::Over;
-            return self.owed.foreign(Foreign::Tls, FaktoryReply::Tls);
+            return self.owed.tls();
         }
         // What begins as no handshake is not waited for.
         const WORD: &[u8] = b"HELLO ";
         let head = &input[..input.len().min(WORD.len())];
         let line = match self.lines.first(input, HELLO_MAX) {
-            _ if !WORD.starts_with(head) => {
-                env.tally.bump(Count::Fault as usize);
-                return self.close(input.len(), EXPECTED_HELLO);
-            }
+            _ if !WORD.starts_with(head) => return self.no_hello(input.len(), env),
             Line::Part => return Step::More,
-            Line::TooLong => {
-                env.tally.bump(Count::Fault as usize);
-                return self.close(input.len(), EXPECTED_HELLO);
-            }
+            Line::TooLong => return self.no_hello(input.len(), env),
             Line::Whole(line) => line,
         };
         let used = line.len();
         let Some(hello) = hello::read(without_end(line)) else {
-            env.tally.bump(Count::Fault as usize);
-            return self.close(used, EXPECTED_HELLO);
+            return self.no_hello(used, env);
         };
         if let Some(challenge) = self.challenge
             && !self.proved
@@ -155,6 +147,11 @@ impl FaktorySession {
         self.hello_bytes = hello.joins.bytes();
         let ask = ClientRequest::Worker(WorkerRequest::Join(Box::new(hello.joins)));
         self.owed.ask(used, ask, FaktoryReply::Joined)
+    }
+
+    fn no_hello(&mut self, used: usize, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Fault as usize);
+        self.close(used, FaktoryReply::Fault("expected HELLO".into()))
     }
 
     fn line(&mut self, input: &[u8], env: &Env<'_>) -> Step {
@@ -414,10 +411,6 @@ impl FaktorySession {
         let missing = matches!(outcome, Outcome::Refused(CommandError::NotFound));
         match owed {
             FaktoryReply::Silent => {}
-            FaktoryReply::Tls => {
-                output.put(Foreign::Tls.answer());
-                return Next::Close;
-            }
             FaktoryReply::Greeting(text) => output.line(text.as_bytes()),
             FaktoryReply::Proved => match response.login() {
                 Some(Ok(())) => self.proved = true,
@@ -643,7 +636,7 @@ impl Session for FaktorySession {
     }
 
     fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
-        match self.owed.pop() {
+        match self.owed.pop_or_alert(output) {
             Some(owed) => self.write(owed, response, env.now, output),
             None => Next::Close,
         }

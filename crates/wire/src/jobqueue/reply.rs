@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use quintet_types::{CommandError, Message, Outcome};
 
 use super::Count;
-use crate::foreign::Foreign;
 use crate::output::Output;
 use crate::session::{Env, Next, ServerResponse};
 
@@ -24,8 +23,6 @@ pub(super) enum JobqueueReply {
     Unknown(Box<[u8]>),
     /// The end without a word.
     End,
-    /// To a client that speaks TLS, then the end.
-    Tls,
 }
 
 impl JobqueueReply {
@@ -36,10 +33,6 @@ impl JobqueueReply {
         output: &mut Output,
     ) -> Next {
         match (self, response.outcome()) {
-            (JobqueueReply::Tls, _) => {
-                output.put(Foreign::Tls.answer());
-                return Next::Close;
-            }
             (JobqueueReply::Connected, _) | (JobqueueReply::Deleted(_), Some(Outcome::Done)) => {
                 output.put(b"OK\0");
             }
@@ -86,29 +79,24 @@ impl JobqueueReply {
 /// The text of an error: the word of the engine with a capital letter, but for those that clients
 /// of this protocol have words for.
 pub(super) fn text(command_error: CommandError) -> Cow<'static, str> {
-    for (own, text) in [
-        (CommandError::MessageTooLarge, TOO_LARGE),
-        (CommandError::NotFound, "Job not found"),
-        (CommandError::LeaseOver, "Reservation is over"),
-        (CommandError::HeldLimit, "Too many reserved jobs"),
-        (CommandError::Unavailable, "no quorum"),
-        (CommandError::Unknown, "outcome not known"),
-    ] {
-        if command_error == own {
+    let own = match (command_error, command_error.text()) {
+        (CommandError::MessageTooLarge, _) => TOO_LARGE,
+        (CommandError::NotFound, _) => "Job not found",
+        (CommandError::LeaseOver, _) => "Reservation is over",
+        (CommandError::HeldLimit, _) => "Too many reserved jobs",
+        (CommandError::Unavailable, _) => "no quorum",
+        (CommandError::Unknown, _) => "outcome not known",
+        (CommandError::Duplicate(_), _) => "Duplicate job",
+        (CommandError::TokenUsed(_), _) => "Token used before",
+        (_, text) => {
+            let mut text = text.to_owned();
+            if let Some(first) = text.get_mut(..1) {
+                first.make_ascii_uppercase();
+            }
             return text.into();
         }
-    }
-    if let CommandError::Duplicate(_) = command_error {
-        return "Duplicate job".into();
-    }
-    if let CommandError::TokenUsed(_) = command_error {
-        return "Token used before".into();
-    }
-    let mut text = command_error.text().to_owned();
-    if let Some(first) = text.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    text.into()
+    };
+    own.into()
 }
 
 /// Writes an error.

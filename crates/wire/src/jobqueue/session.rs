@@ -11,7 +11,7 @@ use super::frame::{NameAt, NameEnd, Verb, Word, id, number, word};
 use super::reply::{JobqueueReply, TOO_LARGE, error, text};
 use super::{Count, Shared};
 use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
-use crate::foreign::{First, Foreign};
+use crate::foreign::First;
 use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{Env, HalfClose, HookReply, Next, ServerResponse, Session, Step};
@@ -108,7 +108,7 @@ impl JobqueueSession {
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = JobqueueState::Over;
-        self.owed.foreign(Foreign::Tls, JobqueueReply::Tls)
+        self.owed.tls()
     }
 
     fn word(&mut self, input: &[u8], env: &Env<'_>) -> Step {
@@ -309,10 +309,8 @@ impl Session for JobqueueSession {
     }
 
     fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
-        let Some(reply) = self.owed.pop() else {
-            return Next::Close;
-        };
-        reply.write(response, env, output)
+        let reply = self.owed.pop_or_alert(output);
+        reply.map_or(Next::Close, |reply| reply.write(response, env, output))
     }
 
     fn says_no(&self, reply: &[u8]) -> bool {
@@ -344,17 +342,7 @@ impl Session for JobqueueSession {
             state,
             owed,
         } = self;
-        let between = match state {
-            JobqueueState::Word => true,
-            JobqueueState::Name(_)
-            | JobqueueState::Numbers { .. }
-            | JobqueueState::Timeout(_)
-            | JobqueueState::Id
-            | JobqueueState::Data(_)
-            | JobqueueState::Refused { .. }
-            | JobqueueState::Over => false,
-        };
-        between && owed.is_empty()
+        matches!(state, JobqueueState::Word) && owed.is_empty()
     }
 
     fn half_closed(&mut self) -> HalfClose {

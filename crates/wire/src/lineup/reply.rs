@@ -4,7 +4,6 @@ use quintet_types::{Class, CommandError, Outcome};
 
 use super::Count;
 use super::request::INVALID;
-use crate::foreign::Foreign;
 use crate::output::Output;
 use crate::session::{Env, Next, ServerResponse};
 
@@ -22,8 +21,6 @@ pub(super) enum LineupReply {
     Last(&'static str),
     /// The end without a word.
     End,
-    /// To a client that speaks TLS, then the end.
-    Tls,
 }
 
 impl LineupReply {
@@ -67,19 +64,11 @@ impl LineupReply {
                 return Next::Close;
             }
             (Self::End, _) => return Next::Close,
-            (Self::Tls, _) => {
-                output.put(Foreign::Tls.answer());
-                return Next::Close;
-            }
             (Self::Pushed | Self::Popped, _) => error(output, INVALID),
         }
         Next::Done
     }
 }
-
-/// Too few machines can be reached to keep what would be done.
-const NO_QUORUM: &str = "no quorum";
-const UNKNOWN: &str = "outcome not known";
 
 /// The reply to a refused put.
 pub(super) fn push_error(command_error: CommandError) -> &'static str {
@@ -102,16 +91,15 @@ fn pop_error(command_error: CommandError) -> &'static str {
 
 /// The reply to an error of puts and takes; else `other`.
 fn error_of(command_error: CommandError, other: &'static str) -> &'static str {
-    if command_error == CommandError::NoMemory {
-        return "Out of memory";
-    }
-    if command_error == CommandError::Unavailable {
-        return NO_QUORUM;
-    }
-    match command_error.class() {
-        Class::NotPermitted => "NOT_PERMITTED",
-        Class::Unknown => UNKNOWN,
-        Class::Full | Class::Absent | Class::Busy | Class::Unavailable | Class::Malformed => other,
+    match (command_error, command_error.class()) {
+        (CommandError::NoMemory, _) => "Out of memory",
+        // Too few machines can be reached to keep what would be done.
+        (CommandError::Unavailable, _) => "no quorum",
+        (_, Class::NotPermitted) => "NOT_PERMITTED",
+        (_, Class::Unknown) => "outcome not known",
+        (_, Class::Full | Class::Absent | Class::Busy | Class::Unavailable | Class::Malformed) => {
+            other
+        }
     }
 }
 

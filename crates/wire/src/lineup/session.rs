@@ -9,7 +9,7 @@ use super::reply::{CRLF, LineupReply, error, push_error};
 use super::request::{INVALID, Request, parse};
 use super::{Count, Shared};
 use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
-use crate::foreign::{First, Foreign};
+use crate::foreign::First;
 use crate::lines::{Line, Lines};
 use crate::login::{Logins, auth_line};
 use crate::output::Output;
@@ -70,7 +70,7 @@ impl LineupSession {
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = LineupState::Over;
-        self.owed.foreign(Foreign::Tls, LineupReply::Tls)
+        self.owed.tls()
     }
 
     fn command(&mut self, input: &[u8], line: &[u8], env: &Env<'_>) -> Step {
@@ -245,10 +245,8 @@ impl Session for LineupSession {
     }
 
     fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
-        let Some(reply) = self.owed.pop() else {
-            return Next::Close;
-        };
-        reply.write(response, env, output)
+        let reply = self.owed.pop_or_alert(output);
+        reply.map_or(Next::Close, |reply| reply.write(response, env, output))
     }
 
     fn says_no(&self, reply: &[u8]) -> bool {
@@ -286,14 +284,6 @@ impl Session for LineupSession {
             state,
             owed,
         } = self;
-        let between = match state {
-            LineupState::Line => true,
-            LineupState::LongLine
-            | LineupState::Message(_)
-            | LineupState::Doubtful { .. }
-            | LineupState::Unwanted { .. }
-            | LineupState::Over => false,
-        };
-        between && owed.is_empty()
+        matches!(state, LineupState::Line) && owed.is_empty()
     }
 }

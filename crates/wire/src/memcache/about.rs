@@ -52,15 +52,8 @@ impl MemcacheSession {
             };
             return Ok((Own, MemcacheReply::Line(line)));
         };
-        let states = [
-            ("up", Status::Up),
-            ("readonly", Status::ReadOnly),
-            ("quiescent", Status::Quiescent),
-        ];
-        let (_, status) = states
-            .into_iter()
-            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
-            .ok_or(Fault::SYNTAX)?;
+        let is = |status: &Status| word.eq_ignore_ascii_case(status.word().as_bytes());
+        let status = Status::ALL.into_iter().find(is).ok_or(Fault::SYNTAX)?;
         Ok((Host(HostRequest::Listener), MemcacheReply::Become(status)))
     }
 }

@@ -1,15 +1,13 @@
 //! The replies, one by one.
 
-use quintet_types::{
-    Command, CommandError, Handed, Name, Outcome, ServerStats, StatsOf, StatsReply,
-};
+use quintet_types::{CommandError, Handed, Name, Outcome, ServerStats, StatsReply};
 
 use super::meta_reply::{MetaReply, MetaTo};
 use super::reply::{Listing, MemcacheReply, Monitor, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Env, Next, ServerResponse};
+use crate::session::{Env, Next, ServerResponse, page};
 
 pub(super) const END: &[u8] = b"END\r\n";
 
@@ -44,15 +42,11 @@ impl MemcacheReply {
                 MemcacheReply::Value { peek },
                 ServerResponse::Engine(Outcome::Messages(messages), queue),
             ) => {
-                if !peek {
-                    env.tally.bump(Count::Hit as usize);
-                }
+                count_get(peek, Count::Hit, env);
                 messages_of(messages, queue, shared, output);
             }
             (MemcacheReply::Value { peek }, ServerResponse::Engine(Outcome::Empty, _)) => {
-                if !peek {
-                    env.tally.bump(Count::Miss as usize);
-                }
+                count_get(peek, Count::Miss, env);
                 output.put(END);
             }
             (MemcacheReply::Monitor(monitor), response) => {
@@ -67,10 +61,6 @@ impl MemcacheReply {
             }
             (MemcacheReply::Silent, _) => {}
             (MemcacheReply::Line(line), ServerResponse::Engine(..)) => output.put(line.as_bytes()),
-            (MemcacheReply::Foreign(foreign), _) => {
-                output.put(foreign.answer());
-                return Next::Close;
-            }
             (MemcacheReply::Fault(fault), _) => {
                 output.put(fault.0.as_bytes());
                 return Next::Close;
@@ -143,6 +133,13 @@ impl MemcacheReply {
     }
 }
 
+/// Counts a get that was answered; what only looks is none.
+pub(super) fn count_get(peek: bool, count: Count, env: &Env<'_>) {
+    if !peek {
+        env.tally.bump(count as usize);
+    }
+}
+
 /// True if an item was not stored for its own sake: what it is answered with
 /// leaves the connection open.
 fn dropped(response: &ServerResponse) -> bool {
@@ -159,9 +156,7 @@ fn answer_meta(
 ) -> Next {
     match (&meta.to, response) {
         (MetaTo::Get { peek, value }, ServerResponse::Engine(Outcome::Messages(messages), _)) => {
-            if !peek {
-                env.tally.bump(Count::Hit as usize);
-            }
+            count_get(*peek, Count::Hit, env);
             for message in messages {
                 let flags = if shared.keep_flags { message.flags } else { 0 };
                 if *value {
@@ -174,9 +169,7 @@ fn answer_meta(
             }
         }
         (MetaTo::Get { peek, .. }, ServerResponse::Engine(Outcome::Empty, _)) => {
-            if !peek {
-                env.tally.bump(Count::Miss as usize);
-            }
+            count_get(*peek, Count::Miss, env);
             meta.unless_quiet("EN", None, output);
         }
         // What settles an open read fetches nothing.
@@ -223,11 +216,8 @@ fn messages_of(handed: &Handed, queue: &Name, shared: &Shared, output: &mut Outp
         output.put(b"VALUE ");
         output.put(queue.as_bytes());
         output.put(b" ");
-        output.number(if shared.keep_flags {
-            u64::from(message.flags)
-        } else {
-            0
-        });
+        let flags = if shared.keep_flags { message.flags } else { 0 };
+        output.number(u64::from(flags));
         output.put(b" ");
         output.block(&message.body);
     }
@@ -259,27 +249,23 @@ fn monitored(
     Next::Done
 }
 
-fn queues(from: (u8, u32)) -> Command {
-    Command::Stats(StatsOf::Queues { from })
-}
-
 /// Goes on with the numbers of queues.
 fn list(dump: Option<Box<[Name]>>, server: &ServerStats, owed: &mut Owed<MemcacheReply>) -> Next {
     let log = (server.number("log_retired"), server.number("log_rotations"));
     let listing = Box::new(Listing { dump, log });
-    owed.again(MemcacheReply::Queues(listing), queues((0, 0)))
+    owed.again(MemcacheReply::Queues(listing), page((0, 0)))
 }
 
 fn listed(
     listing: Box<Listing>,
-    page: &StatsReply,
+    reply: &StatsReply,
     owed: &mut Owed<MemcacheReply>,
     output: &mut Output,
 ) -> Next {
-    if let StatsReply::Queues(page) = page {
-        stats::write_queues(&page.queues, &listing, output);
-        if let Some(from) = page.next {
-            return owed.again(MemcacheReply::Queues(listing), queues(from));
+    if let StatsReply::Queues(found) = reply {
+        stats::write_queues(&found.queues, &listing, output);
+        if let Some(from) = found.next {
+            return owed.again(MemcacheReply::Queues(listing), page(from));
         }
     }
     output.put(END);

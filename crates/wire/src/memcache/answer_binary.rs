@@ -1,13 +1,14 @@
 //! The replies of memcached's binary protocol, one by one.
 
-use quintet_types::{Body, Command, CommandError, Outcome, StatsOf, StatsReply};
+use quintet_types::{Body, CommandError, Outcome, StatsReply};
 
+use super::answer::count_get;
 use super::binary_reply::{BinaryReply, Head, Status, What};
 use super::reply::{Listing, MemcacheReply, not_stored};
 use super::{Count, Shared, stats};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{Env, HookReply, Next, ServerResponse};
+use crate::session::{Env, HookReply, Next, ServerResponse, page};
 
 impl BinaryReply {
     /// Writes it, or the first part of it.
@@ -48,9 +49,7 @@ impl BinaryReply {
                 }
             }
             (What::Get { peek, key }, ServerResponse::Engine(Outcome::Messages(messages), _)) => {
-                if !peek {
-                    env.tally.bump(Count::Hit as usize);
-                }
+                count_get(peek, Count::Hit, env);
                 let key = key.unwrap_or_default();
                 for message in messages {
                     let flags = if shared.keep_flags { message.flags } else { 0 };
@@ -62,9 +61,7 @@ impl BinaryReply {
             }
             // What settles an open read fetches nothing.
             (What::Get { peek, .. }, ServerResponse::Engine(outcome, _)) => {
-                if !peek && matches!(outcome, Outcome::Empty) {
-                    env.tally.bump(Count::Miss as usize);
-                }
+                count_get(peek || !matches!(outcome, Outcome::Empty), Count::Miss, env);
                 if !head.is_quiet() {
                     head.say(Status::NotFound, b"Not found", output);
                 }
@@ -143,21 +140,14 @@ fn done(head: Head, output: &mut Output) {
 }
 
 fn refuse(head: Head, command_error: CommandError, output: &mut Output) {
-    let (status, text) = if command_error == CommandError::HeldLimit {
-        (Status::Invalid, "close current item first")
-    } else if command_error == CommandError::NotPermitted {
-        (Status::Auth, "not permitted")
-    } else if command_error == CommandError::MessageTooLarge {
-        (Status::TooLarge, command_error.text())
-    } else if not_stored(command_error) {
-        (Status::NotStored, command_error.text())
-    } else if matches!(
-        command_error,
-        CommandError::NoMemory | CommandError::NoSpace
-    ) {
-        (Status::NoMemory, command_error.text())
-    } else {
-        (Status::Temporary, command_error.text())
+    let text = command_error.text();
+    let (status, text) = match (command_error, not_stored(command_error)) {
+        (CommandError::HeldLimit, _) => (Status::Invalid, "close current item first"),
+        (CommandError::NotPermitted, _) => (Status::Auth, "not permitted"),
+        (CommandError::MessageTooLarge, _) => (Status::TooLarge, text),
+        (_, true) => (Status::NotStored, text),
+        (CommandError::NoMemory | CommandError::NoSpace, _) => (Status::NoMemory, text),
+        (_, false) => (Status::Temporary, text),
     };
     head.say(status, text.as_bytes(), output);
 }
@@ -165,7 +155,7 @@ fn refuse(head: Head, command_error: CommandError, output: &mut Output) {
 fn go_on(head: Head, log: (u64, u64), from: (u8, u32), owed: &mut Owed<MemcacheReply>) -> Next {
     let what = What::Queues(log);
     let reply = MemcacheReply::binary_of(head, what);
-    owed.again(reply, Command::Stats(StatsOf::Queues { from }))
+    owed.again(reply, page(from))
 }
 
 /// Writes lines `STAT KEY VALUE`, each as a reply of its own.

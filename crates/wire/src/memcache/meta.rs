@@ -25,7 +25,7 @@ const SET: &[u8] = b"scFTMCENI";
 const DELETE: &[u8] = b"CEITx";
 
 /// Flags of a meta command.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     pub(super) base64: bool,
     pub(super) quiet: bool,
@@ -41,15 +41,7 @@ impl Flags {
     /// Reads the words behind the key `word` and, of a set, its length.
     /// `own` are the letters that the command knows beside those of all.
     pub(super) fn parse(words: Words<'_>, word: &[u8], own: &[u8]) -> Result<Self, Fault> {
-        let mut read = Self {
-            base64: false,
-            quiet: false,
-            value: false,
-            flags: 0,
-            expires: Expiry::Default,
-            cache: false,
-            back: Box::default(),
-        };
+        let mut read = Self::default();
         let mut back = Vec::new();
         let mut seen = 0u128;
         for flag in words {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use quintet_types::{BackTo, LeaseOwner, LeaseRequest, LeaseTime};
 
-use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value, sharing};
+use crate::protocol::{OptionSpec, Options, Protocol, Value, sharing};
 
 /// The protocol's registration.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -30,7 +30,10 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     about: "Darner and Kestrel: queues over memcached's protocols",
     options: OPTIONS,
     tally_names: TALLY_NAMES,
-    listener,
+    listener: |options| {
+        let shared = Shared::new(options)?;
+        Ok(sharing(shared, session::MemcacheSession::new))
+    },
 };
 
 const OPTIONS: &[OptionSpec] = crate::options! {
@@ -82,16 +85,18 @@ pub(crate) struct Shared {
     status: AtomicU8,
 }
 
-/// Kestrel's server states, set by the `status` command for the listener it
-/// came in on. They end with the process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Status {
-    /// Everything is served.
-    Up = 0,
-    /// No new items, nothing flushed or deleted.
-    ReadOnly = 1,
-    /// Nothing is fetched either; open reads can still be settled.
-    Quiescent = 2,
+quintet_types::named! {
+    /// Kestrel's server states, set by the `status` command for the listener it
+    /// came in on. They end with the process.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Status, word {
+        /// Everything is served.
+        Up = "up",
+        /// No new items, nothing flushed or deleted.
+        ReadOnly = "readonly",
+        /// Nothing is fetched either; open reads can still be settled.
+        Quiescent = "quiescent",
+    }
 }
 
 impl Shared {
@@ -134,13 +139,6 @@ impl Shared {
     fn set_status(&self, status: Status) {
         self.status.store(status as u8, Ordering::Relaxed);
     }
-}
-
-fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
-    Ok(sharing(
-        Shared::new(options)?,
-        session::MemcacheSession::new,
-    ))
 }
 
 #[cfg(test)]

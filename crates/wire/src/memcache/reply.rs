@@ -5,7 +5,6 @@ use quintet_types::{Command, CommandError, Ms, Name, Take, Wait};
 use super::binary_reply::{BinaryReply, Head, What};
 use super::meta_reply::MetaReply;
 use super::{Shared, Status};
-use crate::foreign::Foreign;
 use crate::output::Output;
 use crate::session::ClientRequest;
 
@@ -58,8 +57,6 @@ pub(super) enum MemcacheReply {
     Line(&'static str),
     /// An error, then the connection closes.
     Fault(Fault),
-    /// To a client of another protocol, then the connection closes.
-    Foreign(Foreign),
     /// The host's error about a data block; the connection closes behind it.
     Refused(CommandError),
     /// To the set with which a client logs in.

@@ -129,10 +129,9 @@ impl MemcacheSession {
             queues: [queue].into(),
             lease: options.open.then(|| self.shared.open_read()),
             peek: options.peek,
-            wait: if options.wait_ms == 0 {
-                Wait::No
-            } else {
-                Wait::For(options.wait_ms)
+            wait: match options.wait_ms {
+                0 => Wait::No,
+                ms => Wait::For(ms),
             },
             messages_max: 1,
             // Kestrel lets a client with an open read look; Darner does not.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quintet_types::{Body, Command, CommandError, Expiry, LargeBody, Name, Put, When};
+use quintet_types::{Body, Command, CommandError, Expiry, LargeBody, Name, Put};
 
 use super::answer::END;
 use super::answer_binary;
@@ -11,7 +11,7 @@ use super::binary_reply::{BinaryReply, Head, REQUEST, What};
 use super::reply::{Fault, MemcacheReply, server_error};
 use super::{Count, Shared};
 use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
-use crate::foreign::{self, Foreign};
+use crate::foreign;
 use crate::lines::{Line, Lines};
 use crate::output::Output;
 use crate::owed::Owed;
@@ -135,7 +135,9 @@ impl MemcacheSession {
         self.tongue = Tongue::Text;
         // No command begins so.
         if first == foreign::TLS {
-            return Some(self.foreign(Foreign::Tls, env));
+            env.tally.bump(Count::Fault as usize);
+            self.state = MemcacheState::Over;
+            return Some(self.owed.tls());
         }
         if first == REQUEST {
             return Some(self.fault(input.len(), Fault::SYNTAX, env));
@@ -149,13 +151,6 @@ impl MemcacheSession {
             Ok(step) => step,
             Err(fault) => Some(self.fault(line.len(), fault, env)),
         }
-    }
-
-    /// Tells the host of another protocol, and closes.
-    fn foreign(&mut self, foreign: Foreign, env: &Env<'_>) -> Step {
-        env.tally.bump(Count::Fault as usize);
-        self.state = MemcacheState::Over;
-        self.owed.foreign(foreign, MemcacheReply::Foreign(foreign))
     }
 
     /// Goes on with a data block.
@@ -225,15 +220,9 @@ impl MemcacheSession {
 
     fn store(&mut self, used: usize, set: Set, body: Body) -> Step {
         let put = Put {
-            queue: set.queue,
-            must_exist: false,
-            body,
-            priority: None,
             flags: set.flags,
-            due: When::Default,
             expires: set.expires,
-            ttr_ms: None,
-            more: None,
+            ..Put::new(set.queue, body)
         };
         let command = Command::Put(put);
         let ask = if set.sync {
@@ -279,7 +268,7 @@ impl Session for MemcacheSession {
     }
 
     fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
-        let Some(reply) = self.owed.pop() else {
+        let Some(reply) = self.owed.pop_or_alert(output) else {
             return Next::Close;
         };
         let next = reply.write(response, (&self.shared, env), &mut self.owed, output);
@@ -343,13 +332,7 @@ impl Session for MemcacheSession {
             parts,
             owed,
         } = self;
-        let between = match state {
-            MemcacheState::Line => true,
-            MemcacheState::Data(_)
-            | MemcacheState::Unwanted { .. }
-            | MemcacheState::Login(..)
-            | MemcacheState::Over => false,
-        };
+        let between = matches!(state, MemcacheState::Line);
         // A binary request that is damaged would be answered with a line of text.
         between && parts.is_empty() && owed.is_empty() && *tongue != Tongue::Binary
     }

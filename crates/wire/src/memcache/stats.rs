@@ -13,8 +13,7 @@ pub(super) fn write_server(server: &ServerStats, version: &str, output: &mut Out
     stat(output, "uptime", server.number("uptime_s"));
     stat(output, "time", server.time_s);
     output.put(b"STAT version ");
-    output.put(version.as_bytes());
-    output.put(b"\r\n");
+    output.line(version.as_bytes());
     stat(output, "curr_items", waiting(&shard.gauges));
     stat(output, "total_items", shard.totals.puts);
     stat(output, "bytes", shard.gauges.waiting_bytes);
@@ -46,11 +45,7 @@ pub(super) fn write_queues(queues: &[QueueStats], listing: &Listing, output: &mu
             for (key, value) in numbers(queue, listing) {
                 output.put(b"STAT queue_");
                 output.put(queue.name.as_bytes());
-                output.put(b"_");
-                output.put(key.as_bytes());
-                output.put(b" ");
-                output.number(value);
-                output.put(b"\r\n");
+                pair(output, ["_", key, " "], value, "\r\n");
             }
             continue;
         };
@@ -61,11 +56,7 @@ pub(super) fn write_queues(queues: &[QueueStats], listing: &Listing, output: &mu
         output.put(queue.name.as_bytes());
         output.put(b"' {\r\n");
         for (key, value) in numbers(queue, listing) {
-            output.put(b"  ");
-            output.put(key.as_bytes());
-            output.put(b"=");
-            output.number(value);
-            output.put(b"\r\n");
+            pair(output, ["  ", key, "="], value, "\r\n");
         }
         output.put(b"}\r\n");
     }
@@ -82,10 +73,7 @@ pub(super) fn write_described(queue: &QueueStats, output: &mut Output) {
         if key.starts_with("journal_") {
             continue;
         }
-        output.put(b" ");
-        output.put(key.as_bytes());
-        output.put(b"=");
-        output.number(value);
+        pair(output, [" ", key, "="], value, "");
     }
     output.put(b"\r\n");
 }
@@ -127,11 +115,14 @@ fn shown(name: &Name) -> bool {
 }
 
 fn stat(output: &mut Output, key: &str, value: u64) {
-    output.put(b"STAT ");
-    output.put(key.as_bytes());
-    output.put(b" ");
+    pair(output, ["STAT ", key, " "], value, "\r\n");
+}
+
+/// Writes a number between what names it and what ends it.
+fn pair(output: &mut Output, named: [&str; 3], value: u64, end: &str) {
+    named.iter().for_each(|part| output.put(part.as_bytes()));
     output.number(value);
-    output.put(b"\r\n");
+    output.put(end.as_bytes());
 }
 
 /// Writes `part / whole` with three decimals; 0.000 of nothing.

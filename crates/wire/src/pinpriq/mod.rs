@@ -8,7 +8,7 @@ mod session;
 
 use quintet_types::{End, Expiry, GroupLimit, Take};
 
-use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value, sharing};
+use crate::protocol::{OptionSpec, Options, Protocol, Value, sharing};
 
 /// The protocol's registration.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -17,7 +17,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     about: "pinpriq: packets by priority, newest first, in groups of one key",
     options: OPTIONS,
     tally_names: TALLY_NAMES,
-    listener,
+    listener: |options| Ok(sharing(Shared::new(options)?, session::PinpriqSession::new)),
 };
 
 const OPTIONS: &[OptionSpec] = crate::options! {
@@ -91,10 +91,6 @@ impl Shared {
             },
         })
     }
-}
-
-fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
-    Ok(sharing(Shared::new(options)?, session::PinpriqSession::new))
 }
 
 #[cfg(test)]

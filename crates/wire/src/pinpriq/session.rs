@@ -11,7 +11,7 @@ use quintet_types::{
 use super::frame::{self, Frame, Push, Verb};
 use super::{Count, Shared};
 use crate::bodies::skip;
-use crate::foreign::{First, Foreign};
+use crate::foreign::First;
 use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{ClientRequest, Env, HookReply, Next, ServerResponse, Session, Step};
@@ -41,8 +41,6 @@ enum PinpriqReply {
     Pushed,
     /// A group, or an empty one.
     Popped,
-    /// To a client that speaks TLS, then the connection closes.
-    Tls,
 }
 
 impl PinpriqSession {
@@ -173,7 +171,7 @@ impl Session for PinpriqSession {
             env.tally.bump(Count::Fault as usize);
             // Nothing behind it is read.
             self.unwanted = usize::MAX;
-            return self.owed.foreign(Foreign::Tls, PinpriqReply::Tls);
+            return self.owed.tls();
         }
         if self.unwanted > 0 {
             return self.drop_unwanted(input);
@@ -206,15 +204,11 @@ impl Session for PinpriqSession {
         if let Some(CommandError::Unavailable | CommandError::NotPermitted) = response.refused() {
             return Next::Close;
         }
-        match (self.owed.pop(), response.outcome()) {
+        match (self.owed.pop_or_alert(output), response.outcome()) {
             (Some(PinpriqReply::Pushed), Some(Outcome::Refused(_))) => {
                 env.tally.bump(Count::Dropped as usize);
             }
             (Some(PinpriqReply::Nothing | PinpriqReply::Pushed), _) => {}
-            (Some(PinpriqReply::Tls), _) => {
-                output.put(Foreign::Tls.answer());
-                return Next::Close;
-            }
             (Some(PinpriqReply::Popped), Some(Outcome::Messages(messages))) => {
                 env.tally.bump(Count::Hit as usize);
                 frame::group(messages, output);
