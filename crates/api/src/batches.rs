@@ -14,6 +14,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, RequestBody};
+use super::dedupe::choices;
 use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
 use super::problem::Problem;
@@ -37,14 +38,14 @@ pub struct NewBatch {
     cancelled: Option<CancelledAs>,
 }
 
-/// How a batch counts a message that is cancelled.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum CancelledAs {
-    /// It has run, and never succeeds.
-    Failed,
-    /// It counts as succeeded.
-    Finished,
+choices! {
+    /// How a batch counts a message that is cancelled.
+    pub(super) enum CancelledAs of quintet_types::CancelledAs {
+        /// It has run, and never succeeds.
+        Failed = Failed,
+        /// It counts as succeeded.
+        Finished = Finished,
+    }
 }
 
 /// A message that is put when something has happened to a batch. It has the
@@ -90,10 +91,7 @@ impl NewBatch {
             parent,
             complete: callback("complete", self.complete)?,
             success: callback("success", self.success)?,
-            cancelled: match self.cancelled {
-                None | Some(CancelledAs::Failed) => quintet_types::CancelledAs::Failed,
-                Some(CancelledAs::Finished) => quintet_types::CancelledAs::Finished,
-            },
+            cancelled: self.cancelled.map(Into::into).unwrap_or_default(),
         })))
     }
 }
@@ -243,11 +241,7 @@ fn id(text: &str) -> Result<BatchId, Problem> {
     responses((status = 200, body = Batches)))]
 pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Answer {
     let query = read::Query::of(request.uri(), &["after", "limit"], &[])?;
-    let max = match query.get("limit").map(str::parse) {
-        None => 100,
-        Some(Ok(max @ 1..=1000)) => max,
-        Some(_) => return Err(Problem::field("limit", "takes a number from 1 to 1000")),
-    };
+    let max = read::limit(&query)?;
     let ask = list_batches(query.get("after"), max);
     let wrong = "use the value of next from the page before";
     let ask = ask.ok_or_else(|| Problem::field("after", wrong))?;

@@ -1,8 +1,5 @@
 //! Messages with all their fields on their way in: what `quintet import` stores.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use hyper::{Method, StatusCode};
@@ -13,7 +10,6 @@ use quintet_types::{
     Attr, Body, Command, Dedupe, Groups, Name, OnRepeat, Outcome, Overrides, Past, Put, PutMore,
     Scope, Verb,
 };
-use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -40,45 +36,15 @@ const ATTR_BYTES: usize = size_of::<(Text, Text)>() + size_of::<Attr>();
 #[serde(deny_unknown_fields)]
 struct Records {
     /// Places in `messages`, and the tokens of what begins there.
-    #[serde(default)]
-    tokens: Few<(usize, String)>,
-    messages: Few<Head>,
+    #[serde(default, deserialize_with = "few")]
+    tokens: Vec<(usize, String)>,
+    #[serde(deserialize_with = "few")]
+    messages: Vec<Head>,
 }
 
-/// A list of at most [`RECORDS_MAX`]; a longer one is not read to its end.
-struct Few<T>(Vec<T>);
-
-impl<T> Default for Few<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
-            type Value = Few<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Few<T>, A::Error> {
-                let mut few = Few::default();
-                while let Some(one) = list.next_element()? {
-                    if few.0.len() == RECORDS_MAX {
-                        return Err(A::Error::custom(format!("{RECORDS_MAX} at most")));
-                    }
-                    few.0.push(one);
-                }
-                Ok(few)
-            }
-        }
-
-        from.deserialize_seq(Read(PhantomData))
-    }
+/// Reads a list of at most [`RECORDS_MAX`].
+fn few<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    read::at_most(from, RECORDS_MAX, |_| format!("{RECORDS_MAX} at most"))
 }
 
 /// A batch of an import that was stored before with the same token.
@@ -126,10 +92,7 @@ pub(super) async fn store(
     }
     let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
-    let Records {
-        tokens: Few(tokens),
-        messages: Few(messages),
-    } = read::parsed(&line)?;
+    let Records { tokens, messages } = read::parsed(&line)?;
     let attrs: usize = messages.iter().map(|head| head.attrs.len()).sum();
     let puts_bytes = line.len() + messages.len() * MESSAGE_BYTES + attrs * ATTR_BYTES;
     let _puts_room = api.room(puts_bytes as u64)?;

@@ -9,19 +9,19 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
-    BackTo, BulkOp, By, ClientId, Command, Guard, How, Keys, LeaseOwner, LeaseRequest, LeaseTime,
-    ListState, Outcome, Take, Transaction,
+    BackTo, BulkOp, By, ClientId, Command, Keys, LeaseOwner, LeaseRequest, LeaseTime, ListState,
+    Outcome, Take,
 };
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::gather::Reserve;
-use super::hold::Holds;
 use super::lease_events::{HeldLeases, name_cancelled};
-use super::messages::idempotency_key;
+use super::messages::{idempotency_key, if_still};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{
-    Bury, CancelNotice, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress, Release,
+    Bury, CancelNotice, Ends, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress,
+    Release,
 };
 use super::{Api, bulk, hold, read};
 use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, held, reply};
@@ -201,8 +201,9 @@ pub(super) fn cancel_response(outcome: &Outcome) -> Response {
 
 impl Api {
     /// Ends the lease of this token.
-    async fn end(&self, requester: &Requester, token: &str, how: How, holds: Holds) -> Answer {
-        let settle = hold::settle(how, holds)?;
+    async fn end(&self, requester: &Requester, token: &str, end: impl Ends) -> Answer {
+        let holds = end.holds();
+        let settle = hold::settle(end.how()?, holds)?;
         let held = self.to_be_held(token, holds).await;
         let response = self.settle(requester, token, settle).await?;
         Ok(hold::noted(response, held))
@@ -216,14 +217,8 @@ impl Api {
         command: impl FnOnce(quintet_types::MessageId) -> Command,
     ) -> Result<Response, Problem> {
         let (id, seen) = read::lease(token)?;
-        let seen = Some(seen);
-        let transaction = Transaction {
-            guards: vec![Guard::Message { id, seen }],
-            then: Some(Box::new(command(id))),
-            ..Transaction::default()
-        };
-        let requested = self.ask(requester, Command::Transaction(Box::new(transaction)));
-        match requested.await {
+        let command = if_still(id, seen, command(id));
+        match self.ask(requester, command).await {
             Ok((outcome, _)) => {
                 let outcome = outcome.of_command();
                 let mut response = cancel_response(&outcome);
@@ -240,56 +235,31 @@ impl Api {
     }
 }
 
-/// The message is done, and gone or kept with its result.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/finish", tag = "leases",
-    params(("token" = String, Path)), request_body = Finish,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
-pub(super) async fn finish(
-    Call { api, requester }: Call,
-    Path(token): Path<String>,
-    RequestBody(supplied, _share): RequestBody<Finish>,
-) -> Answer {
-    let holds = supplied.holds();
-    api.end(&requester, &token, supplied.how()?, holds).await
+macro_rules! ends {
+    ($($(#[$doc:meta])* $end:ident $path:literal $body:ident;)*) => {$(
+        $(#[$doc])*
+        #[utoipa::path(post, path = $path, tag = "leases",
+            params(("token" = String, Path)), request_body = $body,
+            responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
+        pub(super) async fn $end(
+            Call { api, requester }: Call,
+            Path(token): Path<String>,
+            RequestBody(end, _share): RequestBody<$body>,
+        ) -> Answer {
+            api.end(&requester, &token, end).await
+        }
+    )*};
 }
 
-/// The message goes back to its queue.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/release", tag = "leases",
-    params(("token" = String, Path)), request_body = Release,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
-pub(crate) async fn release(
-    Call { api, requester }: Call,
-    Path(token): Path<String>,
-    RequestBody(supplied, _share): RequestBody<Release>,
-) -> Answer {
-    let holds = supplied.holds();
-    api.end(&requester, &token, supplied.how(), holds).await
-}
-
-/// The try failed: the message rests and is tried again, or not, as the queue's policy says.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/fail", tag = "leases",
-    params(("token" = String, Path)), request_body = Fail,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
-pub(super) async fn fail(
-    Call { api, requester }: Call,
-    Path(token): Path<String>,
-    RequestBody(supplied, _share): RequestBody<Fail>,
-) -> Answer {
-    api.end(&requester, &token, supplied.how(), Holds::default())
-        .await
-}
-
-/// The message is set aside until somebody acts.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/bury", tag = "leases",
-    params(("token" = String, Path)), request_body = Bury,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
-pub(super) async fn bury(
-    Call { api, requester }: Call,
-    Path(token): Path<String>,
-    RequestBody(supplied, _share): RequestBody<Bury>,
-) -> Answer {
-    api.end(&requester, &token, supplied.how(), Holds::default())
-        .await
+ends! {
+    /// The message is done, and gone or kept with its result.
+    finish "/api/v1/leases/{token}/finish" Finish;
+    /// The message goes back to its queue.
+    release "/api/v1/leases/{token}/release" Release;
+    /// The try failed: the message rests and is tried again, or not, as the queue's policy says.
+    fail "/api/v1/leases/{token}/fail" Fail;
+    /// The message is set aside until somebody acts.
+    bury "/api/v1/leases/{token}/bury" Bury;
 }
 
 /// Says how far the work has come; the message and the leases of its queue show it.

@@ -338,14 +338,8 @@ impl Api {
         if read::version(&message) != version {
             return Err(Problem::changed());
         }
-        let seen = Some(MessageVersion::of(&message));
-        let transaction = Transaction {
-            guards: vec![Guard::Message { id, seen }],
-            then: Some(Box::new(command)),
-            ..Transaction::default()
-        };
-        let answer = self.ask(requester, Command::Transaction(Box::new(transaction)));
-        match answer.await {
+        let command = if_still(id, MessageVersion::of(&message), command);
+        match self.ask(requester, command).await {
             Ok((outcome, _)) => Ok(outcome.of_command()),
             Err(problem) if problem.code == "conflict" => Err(Problem::changed()),
             Err(problem) => Err(problem),
@@ -549,6 +543,16 @@ pub(super) async fn transfer(
     let to = read::queue(&to).map_err(|_| Problem::field("to", read::NOT_A_QUEUE))?;
     api.change_message(&requester, id, Command::Move { id, to })
         .await
+}
+
+/// Does it if the message still is as it was seen.
+pub(super) fn if_still(id: MessageId, seen: MessageVersion, command: Command) -> Command {
+    let seen = Some(seen);
+    Command::Transaction(Box::new(Transaction {
+        guards: vec![Guard::Message { id, seen }],
+        then: Some(Box::new(command)),
+        ..Transaction::default()
+    }))
 }
 
 /// The reply to an operation on a message, whose queue the audit tells.

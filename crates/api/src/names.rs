@@ -7,7 +7,7 @@ use quintet_types::{By, ByName, Command, Name, NamedAction, Outcome};
 use super::call::{Answer, Call, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Bury, CancelNotice, Extend, Fail, Finish, MessageView, Release, Tracked};
+use super::types::{Bury, CancelNotice, Ends, Extend, Fail, Finish, MessageView, Release, Tracked};
 use super::{Api, hold, leases, read};
 use quintet_http::{Requester, reply};
 
@@ -73,64 +73,37 @@ impl Api {
     }
 }
 
-/// Finishes the reserved message of this name, if it is under a lease of time alone: it is gone, or
-/// kept with its result.
-#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/finish", operation_id = "finish_named", tag = "leases",
-    params(("queue" = String, Path), ("name" = String, Path)), request_body = Finish,
-    responses((status = 204)))]
-pub(super) async fn finish(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
-    RequestBody(supplied, _share): RequestBody<Finish>,
-) -> Answer {
-    let holds = supplied.holds();
-    let action = hold::settle_named(supplied.how()?, holds)?;
-    let held = holds.hold_ms.and_then(|_| read::queue(&queue).ok());
-    let settled = api.settle_named(&requester, &queue, name, action).await?;
-    Ok(hold::noted(settled, held))
+macro_rules! ends {
+    ($($(#[$doc:meta])* $end:ident $path:literal $id:literal $body:ident;)*) => {$(
+        $(#[$doc])*
+        #[utoipa::path(post, path = $path, operation_id = $id, tag = "leases",
+            params(("queue" = String, Path), ("name" = String, Path)), request_body = $body,
+            responses((status = 204)))]
+        pub(super) async fn $end(
+            Call { api, requester }: Call,
+            Path((queue, name)): Path<(String, String)>,
+            RequestBody(end, _share): RequestBody<$body>,
+        ) -> Answer {
+            let holds = end.holds();
+            let action = hold::settle_named(end.how()?, holds)?;
+            let held = holds.hold_ms.and_then(|_| read::queue(&queue).ok());
+            let settled = api.settle_named(&requester, &queue, name, action).await?;
+            Ok(hold::noted(settled, held))
+        }
+    )*};
 }
 
-/// Gives the reserved message of this name back to its queue, if it is under a lease of time alone.
-#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/release", operation_id = "release_named", tag = "leases",
-    params(("queue" = String, Path), ("name" = String, Path)), request_body = Release,
-    responses((status = 204)))]
-pub(crate) async fn release(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
-    RequestBody(supplied, _share): RequestBody<Release>,
-) -> Answer {
-    let holds = supplied.holds();
-    let action = hold::settle_named(supplied.how(), holds)?;
-    let held = holds.hold_ms.and_then(|_| read::queue(&queue).ok());
-    let settled = api.settle_named(&requester, &queue, name, action).await?;
-    Ok(hold::noted(settled, held))
-}
-
-/// Says that the try of the reserved message of this name failed, if it is under a lease of time
-/// alone: it rests and is tried again, or not, as the queue's policy says.
-#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/fail", operation_id = "fail_named", tag = "leases",
-    params(("queue" = String, Path), ("name" = String, Path)), request_body = Fail,
-    responses((status = 204)))]
-pub(super) async fn fail(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
-    RequestBody(supplied, _share): RequestBody<Fail>,
-) -> Answer {
-    let action = NamedAction::Settle(supplied.how());
-    api.settle_named(&requester, &queue, name, action).await
-}
-
-/// Sets the reserved message of this name aside, if it is under a lease of time alone.
-#[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/bury", operation_id = "bury_named", tag = "leases",
-    params(("queue" = String, Path), ("name" = String, Path)), request_body = Bury,
-    responses((status = 204)))]
-pub(super) async fn bury(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
-    RequestBody(supplied, _share): RequestBody<Bury>,
-) -> Answer {
-    let action = NamedAction::Settle(supplied.how());
-    api.settle_named(&requester, &queue, name, action).await
+ends! {
+    /// Finishes the reserved message of this name, if it is under a lease of time alone: it is gone, or
+    /// kept with its result.
+    finish "/api/v1/queues/{queue}/names/{name}/finish" "finish_named" Finish;
+    /// Gives the reserved message of this name back to its queue, if it is under a lease of time alone.
+    release "/api/v1/queues/{queue}/names/{name}/release" "release_named" Release;
+    /// Says that the try of the reserved message of this name failed, if it is under a lease of time
+    /// alone: it rests and is tried again, or not, as the queue's policy says.
+    fail "/api/v1/queues/{queue}/names/{name}/fail" "fail_named" Fail;
+    /// Sets the reserved message of this name aside, if it is under a lease of time alone.
+    bury "/api/v1/queues/{queue}/names/{name}/bury" "bury_named" Bury;
 }
 
 /// The lease of the reserved message of this name lasts longer, if it is one of time alone.

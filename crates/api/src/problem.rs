@@ -80,6 +80,8 @@ problems! {
     /// The settings are others than the client has seen.
     pub(crate) settings_changed PRECONDITION_FAILED "changed"
         "the settings have changed: get them again";
+    /// A lease's token is of no lease there is.
+    pub(crate) lease_over CONFLICT "lease_over" "the lease is over";
 }
 
 impl Problem {
@@ -229,11 +231,6 @@ impl Problem {
             true => Self::no_change(NoChange::locked("paused")),
             false => self,
         }
-    }
-
-    /// A lease's token is of no lease there is.
-    pub(crate) fn lease_over() -> Self {
-        Self::new(StatusCode::CONFLICT, LEASE_OVER, "the lease is over")
     }
 
     /// Somebody works on the message.

@@ -19,8 +19,7 @@ use quintet_http::{
     ConnectionSlot, Consumer, Leaving, Payer, Requester, Waited, download, held, reply, upload,
 };
 use quintet_types::{
-    Body, Bound, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take,
-    Verb,
+    Body, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take, Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -114,11 +113,7 @@ fn lease_reported(lease: &Lease) -> Value {
         .map(|until| until.0.saturating_sub(lease.span_ms));
     json!({
         "holder": lease.client_id.0,
-        "bound": match lease.bound {
-            Bound::Connection => "connection",
-            Bound::Process => "process",
-            Bound::Time => "time",
-        },
+        "bound": lease.bound.word(),
         "since_ms": since,
         "until_ms": lease.until.map(|until| until.0),
     })

@@ -6,13 +6,13 @@ use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_client::ACT_STEP;
 use quintet_types::{
-    BackTo, BulkOp, By, Caller, ClientId, Command, Guard, How, ListState, Message, MessageId,
-    MessageVersion, Operation, Outcome, Transaction, When,
+    BackTo, BulkOp, By, Caller, ClientId, Command, How, ListState, Message, MessageId,
+    MessageVersion, Operation, Outcome, When,
 };
 use tokio::task::JoinSet;
 
 use super::call::{Answer, Call, OfMessage, OfQueue, RequestBody};
-use super::messages::done_to;
+use super::messages::{done_to, if_still};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Released};
@@ -104,14 +104,9 @@ pub(super) async fn of_queue(
 
 /// Ends the lease that was seen, and no later one.
 fn guarded(message: &Message) -> Command {
-    let id = message.id;
-    let (by, how) = (By::Anyone, back());
-    let seen = Some(MessageVersion::of(message));
-    Command::Transaction(Box::new(Transaction {
-        guards: vec![Guard::Message { id, seen }],
-        then: Some(Box::new(Command::Settle { id, by, how })),
-        ..Transaction::default()
-    }))
+    let (id, by, how) = (message.id, By::Anyone, back());
+    let settle = Command::Settle { id, by, how };
+    if_still(id, MessageVersion::of(message), settle)
 }
 
 /// Ends the leases that a connection holds. The connection stays.

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::response::Response;
-use quintet_types::{
-    By, ByName, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState,
-};
+use quintet_types::{By, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
 use super::call::{Answer, Call, OfMessage};
+use super::names::by_name;
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -113,12 +112,7 @@ pub(super) async fn named(
     let queue = read::queue(&queue)?;
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
-    let ask = Command::ByName(Box::new(ByName {
-        queue: Some(queue),
-        name: name.into_bytes().into(),
-        by: By::Anyone,
-        action: NamedAction::Track,
-    }));
+    let ask = by_name(queue, name, By::Anyone, NamedAction::Track);
     let (Outcome::Tracked(id, _), _) = api.ask(&requester, ask).await? else {
         return Err(Problem::unexpected());
     };

@@ -290,12 +290,7 @@ impl Api {
     responses((status = 200, body = Listed)))]
 pub(super) async fn list(Call { api, .. }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["after", "limit"], &[])?;
-    let most = match query.number("limit", 1000) {
-        Err(_) | Ok(Some(0)) => {
-            return Err(Problem::field("limit", "takes a number from 1 to 1000"));
-        }
-        Ok(most) => usize::try_from(most.unwrap_or(100)).unwrap_or(1000),
-    };
+    let most = read::limit(&query)? as usize;
     let _room = api.room(most as u64 * ROW_BYTES)?;
     let mut after = query.get("after").map(str::to_owned);
     let mut schedules: Vec<Schedule> = Vec::new();
