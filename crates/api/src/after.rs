@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, text_of};
-use super::call::{Answer, Call, OfMessage};
+use super::call::{Answer, Of, OfMessage};
 use super::dedupe::choices;
 use super::problem::Problem;
 use super::{Api, PAGE_BYTES, grow, read};
@@ -172,11 +172,7 @@ fn parents_of(message: &Message) -> &[Parent] {
 #[utoipa::path(get, path = "/api/v1/messages/{id}/parents", operation_id = "list_parents", tag = "messages",
     params(("id" = u64, Path), ("max" = Option<u32>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = ParentPage)))]
-pub(super) async fn parents(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    request: Request,
-) -> Answer {
+pub(super) async fn parents(Of(api, requester, id): OfMessage, request: Request) -> Answer {
     let query = read::Query::of(request.uri(), &["max", "cursor"], &[])?;
     let max = read::page_size(&query)? as usize;
     let after = match query.get("cursor") {
@@ -222,11 +218,7 @@ pub(super) async fn parents(
 #[utoipa::path(get, path = "/api/v1/messages/{id}/dependents", operation_id = "list_dependents", tag = "messages",
     params(("id" = u64, Path), ("max" = Option<u32>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = DependentPage)))]
-pub(super) async fn dependents(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    request: Request,
-) -> Answer {
+pub(super) async fn dependents(Of(api, requester, id): OfMessage, request: Request) -> Answer {
     let query = read::Query::of(request.uri(), &["max", "cursor"], &[])?;
     let max = read::page_size(&query)?;
     let from = match query.get("cursor") {

@@ -13,7 +13,7 @@ use quintet_types::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::call::{Answer, Call, Of, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -189,11 +189,7 @@ struct Errors {
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "buried by default"),
         ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Errors)))]
-pub(crate) async fn errors(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(crate) async fn errors(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
     let state = read::state(query.get("state").unwrap_or("buried"))?;
     let mut bulk_op = BulkOp::show(queue, state, 0);

@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call, OfQueue, RequestBody};
-use super::path::Path;
+use super::call::{Answer, Of, OfNamed, OfQueue, RequestBody};
 use super::problem::Problem;
 use super::read;
 use super::{Api, PAGE_BYTES};
@@ -189,8 +188,7 @@ fn check(hold_ms: u64) -> Result<(), Problem> {
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/hold", operation_id = "hold_queue", tag = "queues",
     params(("queue" = String, Path)), request_body = HoldFor, responses((status = 204)))]
 pub(super) async fn queue(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
+    Of(api, requester, queue): OfQueue,
     RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
     check(hold_ms)?;
@@ -209,11 +207,9 @@ pub(super) async fn queue(
     params(("queue" = String, Path), ("key" = String, Path)), request_body = HoldFor,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "keys mean nothing in this queue")))]
 pub(super) async fn hold(
-    Call { api, requester }: Call,
-    Path((queue, key)): Path<(String, String)>,
+    Of(api, requester, (queue, key)): OfNamed,
     RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
-    let queue = read::queue(&queue)?;
     check(hold_ms)?;
     let command = Command::Hold {
         queue,
@@ -228,11 +224,7 @@ pub(super) async fn hold(
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/keys/held", operation_id = "list_held_keys", tag = "queues",
     params(("queue" = String, Path), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = HeldKeyPage)))]
-pub(super) async fn list(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn list(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
     let after = query.get("cursor");
     let after = after.map(|text| BASE64_URL_SAFE_NO_PAD.decode(text));

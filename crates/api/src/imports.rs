@@ -13,9 +13,8 @@ use quintet_types::{
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::call::{Answer, Of, OfNamed, OfQueue, RequestBody};
 use super::messages::DEAD_LETTER_QUEUE;
-use super::path::Path;
 use super::problem::Problem;
 use super::records::Came;
 use super::{messages, read};
@@ -82,11 +81,7 @@ fn dedupe(token: &str) -> Dedupe {
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the bodies"),
     responses((status = 201, body = Imported),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn store(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    request: Request,
-) -> Answer {
+pub(super) async fn store(Of(api, requester, queue): OfQueue, request: Request) -> Answer {
     if !requester.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }
@@ -184,11 +179,8 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
 /// Whether messages with this token were imported, within a week.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/imports/{token}", operation_id = "show_import", tag = "messages",
     params(("queue" = String, Path), ("token" = String, Path)), responses((status = 200, body = KnownBatch)))]
-pub(super) async fn show(
-    Call { api, requester }: Call,
-    Path((queue, token)): Path<(String, String)>,
-) -> Answer {
-    let (queue, id) = (read::queue(&queue)?, dedupe(&token).id);
+pub(super) async fn show(Of(api, requester, (queue, token)): OfNamed) -> Answer {
+    let id = dedupe(&token).id;
     let outcome = api
         .ask(&requester, Command::Remembered { queue, id })
         .await?;
@@ -219,8 +211,7 @@ pub(super) struct NewQueue {
 #[utoipa::path(post, path = "/api/v1/queues/{queue}", operation_id = "make_queue", tag = "queues",
     params(("queue" = String, Path)), request_body = NewQueue, responses((status = 201)))]
 pub(super) async fn make(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
+    Of(api, requester, queue): OfQueue,
     RequestBody(new, _share): RequestBody<NewQueue>,
 ) -> Result<StatusCode, Problem> {
     let groups = match new.groups.as_deref() {

@@ -13,7 +13,7 @@ use quintet_types::{
     Outcome, Take,
 };
 
-use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::call::{Answer, Call, Of, OfQueue, RequestBody};
 use super::gather::Reserve;
 use super::lease_events::{HeldLeases, name_cancelled};
 use super::messages::{idempotency_key, if_still};
@@ -51,11 +51,7 @@ pub(super) fn lease_ms(supplied: Option<u64>) -> Result<Option<u64>, Problem> {
         ("max" = Option<u64>, Query, description = "1 to 1000; 100 if left out"),
         ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Leases)))]
-pub(super) async fn list(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn list(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["max", "cursor"], &[])?;
     let after = query.get("cursor").map(bulk::cursor).transpose()?;
     let bulk_op = BulkOp {
@@ -98,11 +94,7 @@ pub(super) async fn list(
         ("Quintet-Leases" = Option<String>, Header, description = "leases that the worker holds, up to 32, with commas; those whose messages are cancelled are in the reply's header `Quintet-Cancelled`")),
     request_body = Reserve,
     responses((status = 200, body = Page, description = "no messages: there were none in time")))]
-pub(super) async fn reserve(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    request: Request,
-) -> Answer {
+pub(super) async fn reserve(Of(api, requester, queue): OfQueue, request: Request) -> Answer {
     // Others' keys are others.
     let token = idempotency_key(request.headers())?
         .map(|key| format!("{:?} {key}", requester.principal()).into_bytes());

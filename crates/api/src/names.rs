@@ -4,7 +4,7 @@
 use axum::response::Response;
 use quintet_types::{By, ByName, Command, Name, NamedAction, Outcome};
 
-use super::call::{Answer, Call, RequestBody};
+use super::call::{Answer, Call, Of, OfNamed, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Bury, CancelNotice, Ends, Extend, Fail, Finish, MessageView, Release, Tracked};
@@ -28,11 +28,7 @@ pub(super) fn by_name(queue: Name, name: String, by: By, action: NamedAction) ->
 /// longest. Those in other states are listed by `name` of `GET messages`.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}", operation_id = "show_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)), responses((status = 200, body = MessageView)))]
-pub(super) async fn show(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
-) -> Answer {
-    let queue = read::queue(&queue)?;
+pub(super) async fn show(Of(api, requester, (queue, name)): OfNamed) -> Answer {
     let query = by_name(queue.clone(), name, By::Anyone, NamedAction::Peek);
     let (Outcome::Messages(messages), _) = api.ask(&requester, query).await? else {
         return Err(Problem::unexpected());
@@ -45,11 +41,7 @@ pub(super) async fn show(
 /// for `track_keep` after the last change, also when the message is gone.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/tracks/{name}", operation_id = "show_track", tag = "messages",
     params(("queue" = String, Path), ("name" = String, Path)), responses((status = 200, body = Tracked)))]
-pub(super) async fn track(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
-) -> Answer {
-    let queue = read::queue(&queue)?;
+pub(super) async fn track(Of(api, requester, (queue, name)): OfNamed) -> Answer {
     let ask = by_name(queue, name, By::Anyone, NamedAction::Track);
     let (Outcome::Tracked(_, track), _) = api.ask(&requester, ask).await? else {
         return Err(Problem::unexpected());

@@ -25,8 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfMessage, OfQueue};
-use super::path::Path;
+use super::call::{Answer, Call, Of, OfMessage, OfQueue};
 use super::problem::Problem;
 use super::types::NewMessage;
 use super::uploads::is_slow;
@@ -125,11 +124,7 @@ fn lease_reported(lease: &Lease) -> Value {
     params(("queue" = String, Path), ("bodies" = Option<String>, Query, description = "whole or start"),
         ("state" = Option<String>, Query), ("cursor" = Option<String>, Query), ("max" = Option<u64>, Query)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
-pub(super) async fn list(
-    Call { api, requester }: Call,
-    Path(queue): Path<String>,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn list(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let known = [messages::FILTER, &["bodies"]].concat();
     let query = read::Query::of(&uri, &known, &["header"])?;
     let bodies = match query.get("bodies") {
@@ -137,8 +132,7 @@ pub(super) async fn list(
         Some("start") => Bodies::Start,
         Some(_) => return Err(Problem::field("bodies", "takes whole or start")),
     };
-    let bulk_op = messages::bulk_op(&queue, &query)?;
-    let name = bulk_op.queue.clone();
+    let bulk_op = messages::bulk_op(queue.clone(), &query)?;
     let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
     let mut leases = bulk_done.leases.iter();
     let all = bulk_done.messages.iter().map(|message| {
@@ -148,7 +142,7 @@ pub(super) async fn list(
     // An export has no cancelled messages: an import would bring them back.
     let all = all.filter(|(message, _)| bodies == Bodies::Start || message.cancelled().is_none());
     let cursor = bulk_done.next.map(bulk::cursor_text);
-    records(&api, all, &name, bodies, cursor)
+    records(&api, all, &queue, bodies, cursor)
 }
 
 /// The message that is next in a queue, or due or buried first, with all that is known of it and
@@ -156,11 +150,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/peek", operation_id = "peek_queue", tag = "messages",
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed or buried")),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
-pub(super) async fn peek(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn peek(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["state"], &[])?;
     let peek = match query.get("state").unwrap_or("ready") {
         "ready" => Peek::Ready(queue),
@@ -175,7 +165,7 @@ pub(super) async fn peek(
 #[utoipa::path(get, path = "/api/v1/messages/{id}/record", operation_id = "show_record", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
-pub(super) async fn show(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
+pub(super) async fn show(Of(api, requester, id): OfMessage) -> Answer {
     seen(&api, &requester, Peek::Id(id)).await
 }
 
@@ -203,11 +193,7 @@ struct Put {
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the body"),
     responses((status = 201, body = Put),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn put(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    request: Request,
-) -> Answer {
+pub(super) async fn put(Of(api, requester, queue): OfQueue, request: Request) -> Answer {
     if !requester.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(CommandError::NotPermitted));
     }

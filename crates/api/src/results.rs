@@ -10,9 +10,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call, OfMessage};
+use super::call::{Answer, Of, OfMessage, OfNamed};
 use super::names::by_name;
-use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::{Api, allowed, blocking, let_go, read};
@@ -90,11 +89,7 @@ impl From<MessageResult> for Ended {
 #[utoipa::path(get, path = "/api/v1/messages/{id}/result", operation_id = "message_result", tag = "messages",
     params(("id" = u64, Path), ("wait_ms" = Option<u64>, Query, description = "60000 at most")),
     responses((status = 200, body = Ended), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
-pub(super) async fn message(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    request: Request,
-) -> Answer {
+pub(super) async fn message(Of(api, requester, id): OfMessage, request: Request) -> Answer {
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
     api.show_result(&requester, id, wait_ms).await
@@ -104,12 +99,7 @@ pub(super) async fn message(
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}/result", operation_id = "named_result", tag = "messages",
     params(("queue" = String, Path), ("name" = String, Path), ("wait_ms" = Option<u64>, Query, description = "60000 at most")),
     responses((status = 200, body = Ended)))]
-pub(super) async fn named(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    let queue = read::queue(&queue)?;
+pub(super) async fn named(Of(api, requester, (queue, name)): OfNamed, request: Request) -> Answer {
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
     let ask = by_name(queue, name, By::Anyone, NamedAction::Track);
