@@ -6,8 +6,8 @@ use quintet_types::{By, Command, NamedAction};
 
 use super::call::{Answer, Of, OfMessage, OfNamed, RequestBody};
 use super::messages::done_to;
-use super::names::by_name;
 use super::problem::Problem;
+use super::read::by_name;
 use super::types::Cancel;
 
 /// Cancels a message. One that nobody holds is removed. The worker of a reserved one learns of it

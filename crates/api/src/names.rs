@@ -2,27 +2,15 @@
 //! under a lease of time alone, as all that the API reserves are, may settle it.
 
 use axum::response::Response;
-use quintet_types::{By, ByName, Command, Name, NamedAction, Outcome};
+use quintet_types::{By, NamedAction, Outcome};
 
 use super::call::{Answer, Call, Of, OfNamed, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
+use super::read::by_name;
 use super::types::{Bury, CancelNotice, Ends, Extend, Fail, Finish, MessageView, Release, Tracked};
 use super::{Api, hold, leases, read};
 use quintet_http::{Requester, reply};
-
-/// The command for the reserved message of this name; of several the one whose lease has run
-/// longest.
-pub(super) fn by_name(queue: Name, name: String, by: By, action: NamedAction) -> Command {
-    let queue = Some(queue);
-    let name = name.into_bytes().into();
-    Command::ByName(Box::new(ByName {
-        queue,
-        name,
-        by,
-        action,
-    }))
-}
 
 /// The reserved message of this name; of several the one whose lease has run
 /// longest. Those in other states are listed by `name` of `GET messages`.

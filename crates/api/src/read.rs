@@ -11,7 +11,8 @@ use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
 use percent_encoding::percent_decode_str;
 use quintet_types::{
-    BatchId, ListState, Message, MessageId, MessageVersion, Name, QueueId, State, Wait,
+    BatchId, By, ByName, Command, ListState, Message, MessageId, MessageVersion, Name, NamedAction,
+    QueueId, State, Wait,
 };
 use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor,
@@ -337,6 +338,19 @@ pub(super) fn wait(ms: u64) -> Result<Wait, Problem> {
         1..=WAIT_MAX_MS => Ok(Wait::For(ms)),
         _ => Err(wait_too_long("wait_ms", ms)),
     }
+}
+
+/// The command for the reserved message of this name; of several the one whose lease has run
+/// longest.
+pub(super) fn by_name(queue: Name, name: String, by: By, action: NamedAction) -> Command {
+    let queue = Some(queue);
+    let name = name.into_bytes().into();
+    Command::ByName(Box::new(ByName {
+        queue,
+        name,
+        by,
+        action,
+    }))
 }
 
 /// The batch of a filter.

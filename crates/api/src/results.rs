@@ -11,9 +11,8 @@ use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
 use super::call::{Answer, Of, OfMessage, OfNamed};
-use super::names::by_name;
 use super::problem::Problem;
-use super::read::WAIT_MAX_MS;
+use super::read::{WAIT_MAX_MS, by_name};
 use super::{Api, allowed, blocking, let_go, read};
 use quintet_http::{Apart, Client, ConnectionSlot, Requester, Waited, Waits, reply};
 
