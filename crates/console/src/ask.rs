@@ -13,7 +13,7 @@ use quintet_types::{
 use super::frame::Frame;
 use super::listing::{self, Which};
 use super::names::Named;
-use super::{Answer, PageRequest, queue_of, render, words};
+use super::{Answer, PageRequest, Two, queue_of, render, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Form, locked};
 
@@ -66,6 +66,11 @@ impl BulkOperation {
     /// True if what it takes cannot be brought back.
     fn loses(self) -> bool {
         matches!(self, Self::Purge | Self::Delete | Self::Cancel | Self::Drop)
+    }
+
+    /// It is about all messages of the queue.
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Purge | Self::Drop)
     }
 
     fn verb_words(self) -> &'static str {
@@ -167,15 +172,8 @@ pub(super) fn who(context: &PageRequest) -> Option<Principal> {
         .map(|(principal, _)| *principal)
 }
 
-struct StateRow {
-    word: &'static str,
-    says: String,
-}
-
-struct Origin {
-    name: Option<Named>,
-    count: String,
-}
+/// A state, and what becomes of its messages.
+type StateRow = (&'static str, String);
 
 #[derive(Template)]
 #[template(path = "ask.html")]
@@ -187,7 +185,8 @@ struct Page {
     word: &'static str,
     loses: bool,
     rows: Vec<StateRow>,
-    origins: Vec<Origin>,
+    /// Where messages go, and how many; `None`: nowhere.
+    origins: Vec<(Option<Named>, String)>,
     button: String,
     token: String,
     typed: bool,
@@ -199,10 +198,7 @@ struct Page {
 }
 
 /// `/queues/NAME/ask/ACT`.
-pub(super) async fn page(
-    context: PageRequest,
-    Path((part, word)): Path<(String, String)>,
-) -> Answer {
+pub(super) async fn page(context: PageRequest, Path((part, word)): Two) -> Answer {
     let queue = queue_of(&part)?;
     let operation = BulkOperation::of(&word).ok_or_else(Problem::no_such_page)?;
     let form = context.query()?;
@@ -218,13 +214,9 @@ pub(super) async fn page(
         return context.redirect(&format!("queues/{part}"), note);
     }
     let which = Which::of(&form)?;
-    let mut filter = match operation {
-        BulkOperation::Purge | BulkOperation::Drop => Filter::default(),
-        BulkOperation::Delete
-        | BulkOperation::Cancel
-        | BulkOperation::Move
-        | BulkOperation::Retry
-        | BulkOperation::Redrive => which.filter(),
+    let mut filter = match operation.is_whole() {
+        true => Filter::default(),
+        false => which.filter(),
     };
     filter.dead = operation == BulkOperation::Redrive;
     let question = Question {
@@ -311,10 +303,8 @@ async fn worked_on(context: &PageRequest, question: &Question) -> Option<StateRo
         .held_by(&context.requester, &message, &queue, &mut None)
         .await;
     let (holder, _) = held?;
-    Some(StateRow {
-        word: "reserved",
-        says: format!("by {}: its lease ends with the message", holder.text),
-    })
+    let says = format!("by {}: its lease ends with the message", holder.text);
+    Some(("reserved", says))
 }
 
 /// Counts the messages in question, state by state; `more`: there are more than were counted.
@@ -337,10 +327,7 @@ async fn rows(
         if number > 0 || question.states.len() == 1 {
             let least = if all { "" } else { "at least " };
             let (count, will) = (words::count(number), will(operation, number));
-            rows.push(StateRow {
-                word: listing::word(state),
-                says: format!("{least}{count} {will}"),
-            });
+            rows.push((listing::word(state), format!("{least}{count} {will}")));
         }
     }
     let others_reserved = reserved > 0 && !question.states.contains(&ListState::Reserved);
@@ -349,10 +336,7 @@ async fn rows(
             true => "are deleted when their consumers release them",
             false => "stay: their consumers finish them, or they become ready again",
         };
-        rows.push(StateRow {
-            word: "reserved",
-            says: format!("{} {stay}", words::count(reserved)),
-        });
+        rows.push(("reserved", format!("{} {stay}", words::count(reserved))));
     }
     Ok((rows, more))
 }
@@ -378,13 +362,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
         heading: match operation {
             BulkOperation::Purge => format!("Purge {}?", name.plain),
             BulkOperation::Drop => format!("Delete the queue {}?", name.plain),
-            BulkOperation::Delete
-            | BulkOperation::Cancel
-            | BulkOperation::Move
-            | BulkOperation::Retry
-            | BulkOperation::Redrive => {
-                format!("{} {least}{messages}?", operation.verb_words())
-            }
+            _ => format!("{} {least}{messages}?", operation.verb_words()),
         },
         says: [says(operation), which.in_words()]
             .join(" ")
@@ -398,8 +376,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
         typed: question.typed,
         moves: operation == BulkOperation::Move,
         may_pause: operation.loses() && may(Verb::Pause) && !stats.paused,
-        may_move: matches!(operation, BulkOperation::Purge | BulkOperation::Drop)
-            && may(Verb::Move),
+        may_move: operation.is_whole() && may(Verb::Move),
         command: command(&question),
         nothing: question.counted == 0 && operation != BulkOperation::Drop,
         queue: name,
@@ -447,12 +424,7 @@ fn command(question: &Question) -> Option<String> {
     match question.operation {
         BulkOperation::Redrive if all => Some(format!("quintet redrive {name}")),
         BulkOperation::Drop => Some(format!("quintet drop {name} --messages")),
-        BulkOperation::Purge
-        | BulkOperation::Delete
-        | BulkOperation::Cancel
-        | BulkOperation::Move
-        | BulkOperation::Retry
-        | BulkOperation::Redrive => None,
+        _ => None,
     }
 }
 
@@ -483,7 +455,10 @@ pub(crate) async fn count(
 }
 
 /// Where the first dead letters came from.
-async fn origins(context: &PageRequest, question: &Question) -> Result<Vec<Origin>, Problem> {
+async fn origins(
+    context: &PageRequest,
+    question: &Question,
+) -> Result<Vec<(Option<Named>, String)>, Problem> {
     let mut bulk_op = BulkOp {
         filter: question.filter.clone(),
         ..BulkOp::show(question.queue.clone(), question.states[0], ORIGINS)
@@ -502,10 +477,8 @@ async fn origins(context: &PageRequest, question: &Question) -> Result<Vec<Origi
             break;
         }
     }
-    let origin = |(name, number): (Option<Name>, u64)| Origin {
-        name: name.as_ref().map(Named::new),
-        count: words::count(number),
-    };
+    let origin =
+        |(name, number): (Option<Name>, u64)| (name.as_ref().map(Named::new), words::count(number));
     Ok(found.into_iter().map(origin).collect())
 }
 

@@ -108,9 +108,6 @@ pub(super) async fn around(
     let settings = console.app.settings();
     let frame = Frame {
         root: settings.relative_root.clone(),
-        title: String::new(),
-        here: "",
-        live: None,
         note: console.app.notice(request.uri()),
         theme: theme(request.headers()),
         csrf: console.seal.of(&requester),
@@ -124,6 +121,7 @@ pub(super) async fn around(
         parts: console.api.client_api().parts(),
         scripts: console.ask_rq(|rq| rq.has_own_scripts()).await == Ok(true),
         who: requester.of_session(),
+        ..Frame::default()
     };
     request.extensions_mut().insert(frame.clone());
     let path = request.uri().path();

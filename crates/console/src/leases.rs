@@ -1,13 +1,12 @@
 //! Leases: their holders, messages and ends.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::Did;
 use quintet_types::{BulkOp, Lease, ListState, Message, MessageId, Ms, Name, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Answer, PageRequest, listing, render, words};
+use super::{Answer, PageRequest, Posted, listing, render, words};
 use quintet_api::{Holder, Holders, Problem};
 
 /// Rows of a page: a form that selects all of them has fewer than 200 fields (`max_fields`).
@@ -211,9 +210,8 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
 }
 
 /// `POST /leases/do/release`: the leases that were selected end.
-pub(crate) async fn release(context: PageRequest, request: Request) -> Answer {
+pub(crate) async fn release(Posted(context, fields): Posted) -> Answer {
     let app = &context.console.app;
-    let fields = context.form(request).await?;
     let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
     for id in fields.form.all("id") {
         let id = id

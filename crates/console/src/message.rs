@@ -22,16 +22,6 @@ struct Fact {
     below: String,
 }
 
-struct Attribute {
-    name: Vec<Piece>,
-    value: Vec<Piece>,
-}
-
-struct File {
-    name: Vec<Piece>,
-    about: String,
-}
-
 #[derive(Template)]
 #[template(path = "message.html")]
 struct MessagePage {
@@ -55,14 +45,16 @@ struct MessagePage {
     tree: Option<Vec<Node>>,
     hex: String,
     facts: Vec<Fact>,
-    attributes: Vec<Attribute>,
+    /// Names and values.
+    attributes: Vec<(Vec<Piece>, Vec<Piece>)>,
     /// Where its trace is shown; empty: nobody said where traces are, or it has none.
     trace: String,
     /// Its events, oldest first: when, and what.
     past: Vec<(String, Vec<Piece>)>,
     /// It was tried before, of which not all is known.
     earlier: bool,
-    files: Vec<File>,
+    /// Names and sizes.
+    files: Vec<(Vec<Piece>, String)>,
     from: Option<Named>,
     batch: Option<Member>,
     neighbours: Neighbours,
@@ -144,16 +136,10 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
         hex: body::hex(&head),
         facts: facts(&context, &message, now),
         attributes: attributes
-            .map(|(name, value)| Attribute {
-                name: names::pieces(name),
-                value: names::pieces(value),
-            })
+            .map(|(name, value)| (names::pieces(name), names::pieces(value)))
             .collect(),
         files: files
-            .map(|file| File {
-                name: names::pieces(&file.name),
-                about: words::bytes(file.len),
-            })
+            .map(|file| (names::pieces(&file.name), words::bytes(file.len)))
             .collect(),
         from: message.came_from().as_ref().map(Named::new),
         batch: match message.tie() {

@@ -20,7 +20,7 @@ use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
-use super::{Answer, PageRequest, queue_of, render, words};
+use super::{Answer, PageRequest, Posted, Two, queue_of, render, words};
 use quintet_api::{DURATION_MAX_MS, Path, Problem};
 use quintet_http::{DoneWith, Form, Requester, locked, reply};
 
@@ -500,11 +500,9 @@ async fn each(
 
 /// `POST /messages/ID/do/ACT`.
 pub(super) async fn on_message(
-    context: PageRequest,
-    Path((id, operation)): Path<(String, String)>,
-    request: Request,
+    Path((id, operation)): Two,
+    Posted(context, fields): Posted,
 ) -> Answer {
-    let fields = context.form(request).await?;
     let (message, queue) = context.message(&id).await?;
     let id = message.id;
     let (command, note) = one(id, &operation, &fields.form).ok_or_else(Problem::no_such_page)?;
@@ -576,31 +574,21 @@ fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static
 #[template(path = "operation.html")]
 struct Page {
     frame: Frame,
-    number: u64,
-    queue: Named,
     heading: String,
-    note: String,
-    done: u64,
-    counted: u64,
-    over: bool,
+    row: Row,
 }
 
 /// `/operations/N`.
 pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> Answer {
     let job = context.console.jobs.get(&number, &context)?;
-    let queue = Named::new(&job.queue);
+    let row = Row::new(&job, context.now());
     render(&Page {
         frame: context
             .frame
             .of(format!("Operation {}", job.number), "queues")
             .live(""),
-        number: job.number,
-        heading: format!("Operation {} on {}", job.number, queue.plain),
-        queue,
-        note: job.note(),
-        done: job.done.load(Ordering::Relaxed),
-        counted: job.counted.max(1),
-        over: job.end.get().is_some(),
+        heading: format!("Operation {} on {}", job.number, row.queue.plain),
+        row,
     })
 }
 
@@ -615,6 +603,21 @@ struct Row {
     over: bool,
 }
 
+impl Row {
+    fn new(job: &Job, now: Ms) -> Self {
+        Self {
+            number: job.number,
+            operation: job.operation.word(),
+            queue: Named::new(&job.queue),
+            age: words::duration(now.since(job.began)),
+            note: job.note(),
+            done: job.done.load(Ordering::Relaxed),
+            counted: job.counted.max(1),
+            over: job.end.get().is_some(),
+        }
+    }
+}
+
 #[derive(Template)]
 #[template(path = "operations.html")]
 struct List {
@@ -625,34 +628,15 @@ struct List {
 /// `/operations`: those that the requester began since the server's start.
 pub(super) async fn list(context: PageRequest) -> Answer {
     let now = context.now();
-    let rows = context
-        .console
-        .jobs
-        .of(&context)
-        .into_iter()
-        .map(|job| Row {
-            number: job.number,
-            operation: job.operation.word(),
-            queue: Named::new(&job.queue),
-            age: words::duration(now.since(job.began)),
-            note: job.note(),
-            done: job.done.load(Ordering::Relaxed),
-            counted: job.counted.max(1),
-            over: job.end.get().is_some(),
-        });
+    let jobs = context.console.jobs.of(&context);
     render(&List {
         frame: context.frame.of("Bulk operations", "operations").live(""),
-        rows: rows.collect(),
+        rows: jobs.iter().map(|job| Row::new(job, now)).collect(),
     })
 }
 
 /// `POST /operations/N/do/stop`.
-pub(super) async fn stop(
-    context: PageRequest,
-    Path(number): Path<String>,
-    request: Request,
-) -> Answer {
-    context.form(request).await?;
+pub(super) async fn stop(Path(number): Path<String>, Posted(context, _): Posted) -> Answer {
     let job = context.console.jobs.get(&number, &context)?;
     job.stop.store(true, Ordering::Relaxed);
     let note = "The operation stops after its current slice.".to_owned();

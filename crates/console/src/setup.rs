@@ -12,15 +12,13 @@ use quintet_api::{Path, version_of_setup};
 
 /// A setting in force.
 pub(super) struct Value {
-    pub(super) key: String,
     pub(super) value: String,
     pub(super) from: String,
     /// Somebody said so.
     pub(super) said: bool,
     /// Somebody said so for this queue while the server ran.
     pub(super) own: bool,
-    pub(super) locked: bool,
-    pub(super) help: String,
+    pub(super) setting: Setting,
 }
 
 /// A queue's.
@@ -52,9 +50,7 @@ pub(crate) fn of(context: &PageRequest, setup: &QueueSetup) -> Setup {
         },
         said: setting.source != Source::Default,
         own: setting.source == Source::Queue && setting.key != "tags",
-        locked: setting.locked,
-        help: setting.help,
-        key: setting.key,
+        setting,
     });
     let mut values: Vec<Value> = values.collect();
     values.sort_by_key(|value| !value.said);
@@ -109,11 +105,10 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         .to_lowercase();
     let queue_setup = context.setup(&queue).await?;
     let mut setup = of(&context, &queue_setup);
-    let says = |text: &str| text.to_lowercase().contains(&has);
+    let says = |text: &String| text.to_lowercase().contains(&has);
     setup.values.retain(|value| {
-        [&value.key, &value.value, &value.from, &value.help]
-            .iter()
-            .any(|text| says(text))
+        let (key, help) = (&value.setting.key, &value.setting.help);
+        [key, &value.value, &value.from, help].into_iter().any(says)
     });
     let name = Named::new(&queue);
     render(&Changed {

@@ -2,7 +2,6 @@
 //! to be quiet, and to end.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::WorkerAction;
 use quintet_types::Name;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use super::frame::Frame;
 use super::names::{in_address, seen};
 use super::overview::Figure;
-use super::{Answer, PageRequest, render, text_of, words};
+use super::{Answer, PageRequest, Posted, Two, render, text_of, words};
 use quintet_api::{Path, Problem};
 
 /// Rows of a page.
@@ -205,10 +204,7 @@ struct WorkerAsk {
 }
 
 /// `/workers/WID/ask/ACT`.
-pub(super) async fn question(
-    context: PageRequest,
-    Path((part, act)): Path<(String, String)>,
-) -> Answer {
+pub(super) async fn question(context: PageRequest, Path((part, act)): Two) -> Answer {
     let (wid, wanted) = named(&part, &act)?;
     let mut found = None;
     each(&context, |page| {
@@ -253,12 +249,7 @@ pub(super) async fn question(
 }
 
 /// `POST /workers/WID/do/ACT`.
-pub(super) async fn steer(
-    context: PageRequest,
-    Path((part, act)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    context.form(request).await?;
+pub(super) async fn steer(Path((part, act)): Two, Posted(context, _): Posted) -> Answer {
     let (wid, act) = named(&part, &act)?;
     let there = context.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
