@@ -339,11 +339,10 @@ impl From<quintet_http::Problem> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let json = serde_json::to_string(&self).unwrap_or_default();
-        let mut response = Response::new(Body::from(json));
-        *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let typed = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(CONTENT_TYPE, typed);
+        let typed = [(CONTENT_TYPE, "application/problem+json")];
+        let mut response = (status, typed, Body::from(json)).into_response();
         if [
             CommandError::Unavailable.code(),
             "too_many_streams",

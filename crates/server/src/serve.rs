@@ -335,7 +335,7 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
         ..Settings::default()
     };
     let client_api = Arc::new(ServerApi(Arc::clone(server)));
-    let site: Arc<dyn Serve> = Site::of_api(settings, client_api);
+    let site: Arc<dyn Serve> = Site::new(settings, None, client_api);
     let dispatchers = Arc::clone(&server.dispatchers);
     let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], move || {
         task_of(&dispatchers)

@@ -182,14 +182,7 @@ impl Sqs {
         file: FileSettings,
         client_api: Arc<dyn ClientApi>,
     ) -> Arc<Self> {
-        let guard = Guard {
-            users: Vec::new(),
-            logins: None,
-            gate: settings.gate.clone(),
-            allowed_ips: settings.allowed_ips.clone(),
-            hosts: settings.hosts.clone(),
-            short_hosts: true,
-        };
+        let guard = settings.guard(true);
         let lost = Losses::new("sqs", Arc::clone(&client_api));
         let place = Place {
             account: options.account.clone(),
@@ -601,15 +594,12 @@ struct Answered {
 
 impl Answered {
     fn plain(status: StatusCode, content_type: &'static str, body: &'static str) -> Self {
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = status;
-        let content_type = HeaderValue::from_static(content_type);
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
-        Self {
-            response,
-            errand: Errand::Other,
-            waited: Duration::ZERO,
-        }
+        Self::of(Written {
+            status: status.as_u16(),
+            content_type,
+            error: None,
+            body: body.into(),
+        })
     }
 
     fn of(written: Written) -> Self {
