@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::bytes_in_json::{base64_unless_text, text_of};
 use super::call::{Answer, Of, OfMessage};
 use super::dedupe::choices;
-use super::problem::Problem;
+use super::problem::{Problem, only};
 use super::{Api, PAGE_BYTES, grow, read};
 use quintet_http::{Requester, reply};
 
@@ -271,9 +271,8 @@ impl Api {
             }
             let max = left;
             let of = StatsOf::Dependants { parent, from, max };
-            let StatsReply::Dependants(page) = self.stats(requester, of).await? else {
-                return Err(Problem::unexpected());
-            };
+            let answer = self.stats(requester, of).await?;
+            let page = only!(answer, StatsReply::Dependants(page) => page);
             let names = page.dependants.iter().map(|one| one.queue.as_bytes().len());
             told += 8 * names.sum::<usize>() as u64;
             all.extend(page.dependants);

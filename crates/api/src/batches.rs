@@ -17,7 +17,7 @@ use super::call::{Answer, Call, RequestBody};
 use super::dedupe::choices;
 use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
-use super::problem::Problem;
+use super::problem::{Problem, only};
 use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
 use quintet_http::{Requester, reply};
@@ -222,10 +222,8 @@ impl Api {
         requester: &Requester,
         ask: BatchRequest,
     ) -> Result<quintet_types::Batch, Problem> {
-        match self.ask(requester, Command::Batch(ask)).await? {
-            (Outcome::Batch(batch), _) => Ok(*batch),
-            _ => Err(Problem::unexpected()),
-        }
+        let answer = self.ask(requester, Command::Batch(ask)).await?;
+        Ok(only!(answer, (Outcome::Batch(batch), _) => *batch))
     }
 }
 
@@ -246,9 +244,8 @@ pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Ans
     let wrong = "use the value of next from the page before";
     let ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
     let _room = api.room(u64::from(max) * super::ROW_BYTES)?;
-    let (Outcome::Batches(found, next), _) = api.ask(&requester, Command::Batch(ask)).await? else {
-        return Err(Problem::unexpected());
-    };
+    let answer = api.ask(&requester, Command::Batch(ask)).await?;
+    let (found, next) = only!(answer, (Outcome::Batches(found, next), _) => (found, next));
     let page = Batches {
         batches: found.into_iter().map(Batch::from).collect(),
         next: next.map(batches_after),

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::call::{Answer, Of, OfNamed, OfQueue, RequestBody};
 use super::messages::DEAD_LETTER_QUEUE;
-use super::problem::Problem;
+use super::problem::{Problem, only};
 use super::records::Came;
 use super::{messages, read};
 
@@ -136,9 +136,8 @@ pub(super) async fn store(Of(api, requester, queue): OfQueue, request: Request) 
             return Err(Problem::field("messages", detail));
         }
     };
-    let (Outcome::PutMany(ids), _) = api.ask(&requester, Command::PutMany(puts)).await? else {
-        return Err(Problem::unexpected());
-    };
+    let answer = api.ask(&requester, Command::PutMany(puts)).await?;
+    let ids = only!(answer, (Outcome::PutMany(ids), _) => ids);
     let ids = ids.into_iter().map(|id| id.0).collect();
     Ok((StatusCode::CREATED, reply::document(&Imported { ids })).into_response())
 }
@@ -181,13 +180,9 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
     params(("queue" = String, Path), ("token" = String, Path)), responses((status = 200, body = KnownBatch)))]
 pub(super) async fn show(Of(api, requester, (queue, token)): OfNamed) -> Answer {
     let id = dedupe(&token).id;
-    let outcome = api
-        .ask(&requester, Command::Remembered { queue, id })
-        .await?;
-    let (Outcome::Put { id, .. }, _) = outcome else {
-        return Err(Problem::unexpected());
-    };
-    Ok(reply::document(&KnownBatch { id: id.0 }))
+    let command = Command::Remembered { queue, id };
+    let id = only!(api.ask(&requester, command).await?, (Outcome::Put { id, .. }, _) => id.0);
+    Ok(reply::document(&KnownBatch { id }))
 }
 
 /// Settings that a new queue begins with.

@@ -73,6 +73,7 @@ pub use messages::SMALL;
 pub use operations::around;
 pub use over::Group;
 pub use path::Path;
+use problem::only;
 pub use problem::{Problem, in_a_line};
 use quintet_http::Problem::NoMemory;
 use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo};
@@ -286,10 +287,8 @@ impl Api {
     /// The shards' error.
     pub async fn slice(&self, requester: &Requester, bulk_op: BulkOp) -> Result<BulkDone, Problem> {
         let command = Command::BulkOp(Box::new(bulk_op));
-        match self.ask(requester, command).await? {
-            (Outcome::BulkDone(bulk_done), _) => Ok(*bulk_done),
-            _ => Err(Problem::unexpected()),
-        }
+        let answer = self.ask(requester, command).await?;
+        Ok(only!(answer, (Outcome::BulkDone(bulk_done), _) => *bulk_done))
     }
 
     /// Looks through a slice of a queue, of 1 MiB or one message more.

@@ -6,7 +6,7 @@ use quintet_types::{By, NamedAction, Outcome};
 
 use super::call::{Answer, Call, Of, OfNamed, RequestBody};
 use super::path::Path;
-use super::problem::Problem;
+use super::problem::{Problem, only};
 use super::read::by_name;
 use super::types::{Bury, CancelNotice, Ends, Extend, Fail, Finish, MessageView, Release, Tracked};
 use super::{Api, hold, leases, read};
@@ -18,9 +18,8 @@ use quintet_http::{Requester, reply};
     params(("queue" = String, Path), ("name" = String, Path)), responses((status = 200, body = MessageView)))]
 pub(super) async fn show(Of(api, requester, (queue, name)): OfNamed) -> Answer {
     let query = by_name(queue.clone(), name, By::Anyone, NamedAction::Peek);
-    let (Outcome::Messages(messages), _) = api.ask(&requester, query).await? else {
-        return Err(Problem::unexpected());
-    };
+    let found = api.ask(&requester, query).await?;
+    let messages = only!(found, (Outcome::Messages(messages), _) => messages);
     let now = api.client_api.now();
     Ok(reply::document(&MessageView::of(&messages[0], &queue, now)))
 }
@@ -31,9 +30,7 @@ pub(super) async fn show(Of(api, requester, (queue, name)): OfNamed) -> Answer {
     params(("queue" = String, Path), ("name" = String, Path)), responses((status = 200, body = Tracked)))]
 pub(super) async fn track(Of(api, requester, (queue, name)): OfNamed) -> Answer {
     let ask = by_name(queue, name, By::Anyone, NamedAction::Track);
-    let (Outcome::Tracked(_, track), _) = api.ask(&requester, ask).await? else {
-        return Err(Problem::unexpected());
-    };
+    let track = only!(api.ask(&requester, ask).await?, (Outcome::Tracked(_, track), _) => track);
     Ok(reply::document(&Tracked::from(*track)))
 }
 

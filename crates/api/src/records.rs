@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, Of, OfMessage, OfQueue};
-use super::problem::Problem;
+use super::problem::{Problem, only};
 use super::types::NewMessage;
 use super::uploads::is_slow;
 use super::{Api, blocking, bulk, messages, read};
@@ -216,10 +216,7 @@ pub(super) async fn put(Of(api, requester, queue): OfQueue, request: Request) ->
         more.token_sum = (read::sum(&line) ^ u64::from_be_bytes(body)).max(1);
     }
     let requested = api.ask(&requester, Command::Put(put)).await?;
-    let (Outcome::Put { id, fresh }, _) = requested else {
-        return Err(Problem::unexpected());
-    };
-    let put = Put { id: id.0, fresh };
+    let put = only!(requested, (Outcome::Put { id, fresh }, _) => Put { id: id.0, fresh });
     Ok((StatusCode::CREATED, reply::document(&put)).into_response())
 }
 

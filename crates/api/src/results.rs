@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
 use super::call::{Answer, Of, OfMessage, OfNamed};
-use super::problem::Problem;
+use super::problem::{Problem, only};
 use super::read::{WAIT_MAX_MS, by_name};
 use super::{Api, allowed, blocking, let_go, read};
 use quintet_http::{Apart, Client, ConnectionSlot, Requester, Waited, Waits, reply};
@@ -102,9 +102,7 @@ pub(super) async fn named(Of(api, requester, (queue, name)): OfNamed, request: R
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
     let ask = by_name(queue, name, By::Anyone, NamedAction::Track);
-    let (Outcome::Tracked(id, _), _) = api.ask(&requester, ask).await? else {
-        return Err(Problem::unexpected());
-    };
+    let id = only!(api.ask(&requester, ask).await?, (Outcome::Tracked(id, _), _) => id);
     api.show_result(&requester, id, wait_ms).await
 }
 

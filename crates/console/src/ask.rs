@@ -99,7 +99,7 @@ impl BulkOperation {
 /// A question: what would be done, and to which messages.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
-    pub(super) who: Option<Principal>,
+    pub(super) who: Principal,
     pub(super) operation: BulkOperation,
     pub(super) queue: Name,
     pub(super) states: Vec<ListState>,
@@ -152,7 +152,7 @@ impl Questions {
 
     /// The question of this token, once, for the user that asked it, if it is not too
     /// old.
-    pub(super) fn take(&self, token: &str, who: Option<Principal>, now: Ms) -> Option<Question> {
+    pub(super) fn take(&self, token: &str, who: Principal, now: Ms) -> Option<Question> {
         let mut waiting = locked(&self.waiting);
         waiting
             .1
@@ -161,15 +161,6 @@ impl Questions {
         let at = all.position(|(known, question)| known == token && question.who == who)?;
         waiting.1.remove(at).map(|(_, question)| question)
     }
-}
-
-/// The requester, as questions remember it.
-pub(super) fn who(context: &PageRequest) -> Option<Principal> {
-    context
-        .requester
-        .known
-        .as_ref()
-        .map(|(principal, _)| *principal)
 }
 
 /// A state, and what becomes of its messages.
@@ -220,7 +211,7 @@ pub(super) async fn page(context: PageRequest, Path((part, word)): Two) -> Answe
     };
     filter.dead = operation == BulkOperation::Redrive;
     let question = Question {
-        who: who(&context),
+        who: context.requester.principal(),
         operation,
         states: states(operation, &form, which.state, !ids.is_empty())?,
         filter,
@@ -486,7 +477,7 @@ async fn origins(
 mod tests {
     use super::*;
 
-    fn question(requested_at: u64, who: Option<Principal>) -> Question {
+    fn question(requested_at: u64, who: Principal) -> Question {
         Question {
             who,
             operation: BulkOperation::Purge,
@@ -502,7 +493,7 @@ mod tests {
 
     #[test]
     fn messages_put_after_the_question_are_never_a_part_of_it() {
-        let mut question = question(1000, None);
+        let mut question = question(1000, Principal::SERVER);
         assert_eq!(question.filter_at(Ms(1000)).older_ms, 0);
         assert_eq!(question.filter_at(Ms(1300)).older_ms, 300);
         question.filter.older_ms = 50;
@@ -513,18 +504,19 @@ mod tests {
     #[test]
     fn a_question_is_answered_once_by_its_user_and_in_time() {
         let questions = Questions::default();
-        let token = questions.keep(question(0, Some(Principal(7))));
+        let token = questions.keep(question(0, Principal(7)));
         let taken = |who, now| questions.take(&token, who, Ms(now)).is_some();
-        assert!(!taken(None, 1) && !taken(Some(Principal(8)), 1));
-        assert!(questions.take("", Some(Principal(7)), Ms(1)).is_none());
-        assert!(taken(Some(Principal(7)), WAITS_MS));
-        assert!(!taken(Some(Principal(7)), WAITS_MS));
-        let token = questions.keep(question(0, None));
-        assert!(questions.take(&token, None, Ms(WAITS_MS + 1)).is_none());
-        let first = questions.keep(question(0, None));
+        let nobody = Principal::SERVER;
+        assert!(!taken(nobody, 1) && !taken(Principal(8), 1));
+        assert!(questions.take("", Principal(7), Ms(1)).is_none());
+        assert!(taken(Principal(7), WAITS_MS));
+        assert!(!taken(Principal(7), WAITS_MS));
+        let token = questions.keep(question(0, nobody));
+        assert!(questions.take(&token, nobody, Ms(WAITS_MS + 1)).is_none());
+        let first = questions.keep(question(0, nobody));
         for _ in 0..QUESTIONS_MAX {
-            questions.keep(question(0, None));
+            questions.keep(question(0, nobody));
         }
-        assert!(questions.take(&first, None, Ms(0)).is_none());
+        assert!(questions.take(&first, nobody, Ms(0)).is_none());
     }
 }

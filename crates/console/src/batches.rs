@@ -341,30 +341,24 @@ pub(super) async fn question(context: PageRequest, Path((part, act)): Two) -> An
 /// `POST /batches/ID/do/ACT`.
 pub(super) async fn steer(Path((part, act)): Two, Posted(context, _): Posted) -> Answer {
     let id = id_of(&part)?;
-    let ask = match act.as_str() {
-        "commit" => BatchRequest::Commit(id),
-        "open" => BatchRequest::Open(id),
-        "forget" => BatchRequest::Forget(id),
+    let (ask, note) = match act.as_str() {
+        "commit" => (
+            BatchRequest::Commit(id),
+            "Committed: no more messages can be added. Callbacks are put when their time comes.",
+        ),
+        "open" => (
+            BatchRequest::Open(id),
+            "Open: messages can be added. No callback is put until the batch is committed.",
+        ),
+        "forget" => {
+            context.batch(BatchRequest::Forget(id)).await?;
+            let note = "is forgotten. Its messages stay as ordinary messages.";
+            return context.redirect("batches", format!("Batch {part} {note}"));
+        }
         _ => return Err(Problem::no_such_page()),
     };
     context.batch(ask).await?;
-    let (back, note) = match act.as_str() {
-        "commit" => (
-            format!("batches/{part}"),
-            "Committed: no more messages can be added. Callbacks are put when their time comes."
-                .to_owned(),
-        ),
-        "open" => (
-            format!("batches/{part}"),
-            "Open: messages can be added. No callback is put until the batch is committed."
-                .to_owned(),
-        ),
-        _ => (
-            "batches".to_owned(),
-            format!("Batch {part} is forgotten. Its messages stay as ordinary messages."),
-        ),
-    };
-    context.redirect(&back, note)
+    context.redirect(&format!("batches/{part}"), note)
 }
 
 /// Role of a message in its batch.

@@ -3,7 +3,7 @@
 use askama::Template;
 use quintet_client::Share;
 use quintet_client::trace::TRACEPARENT;
-use quintet_types::{Lease, ListState, Message, Ms, Name};
+use quintet_types::{Lease, ListState, Message, Ms, Name, Verb};
 
 use super::after::{self, Neighbours};
 use super::batches::{self, Member};
@@ -115,7 +115,7 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
             .of(format!("{} of {}", message.id.0, name.plain), "queues"),
         id: message.id.0,
         state: listing::word(state),
-        may: May::of(&context.requester, &queue),
+        may: May(context.requester.clone(), queue.clone()),
         can_retry: matches!(state, ListState::Buried | ListState::Delayed),
         reserved: state == ListState::Reserved,
         status: names::first_line(message.error()),

@@ -98,16 +98,10 @@ impl Jobs {
 
     /// The user's operations, newest first.
     fn of(&self, context: &PageRequest) -> Vec<Arc<Job>> {
-        let who = ask::who(context);
+        let who = context.requester.principal();
         let all = locked(&self.all);
-        let mine = all.iter().rev().filter(|job| {
-            let began = job
-                .requester
-                .known
-                .as_ref()
-                .map(|(principal, _)| *principal);
-            began == who
-        });
+        let mine = all.iter().rev();
+        let mine = mine.filter(|job| job.requester.principal() == who);
         mine.cloned().collect()
     }
 }
@@ -269,7 +263,9 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
     let part = names::in_address(queue);
     let token = form.get("token").unwrap_or_default();
     let now = console.api.client_api().now();
-    let question = console.questions.take(token, ask::who(context), now);
+    let question = console
+        .questions
+        .take(token, context.requester.principal(), now);
     let Some(question) = question.filter(|question| question.queue == *queue) else {
         let note = "Nothing was done: the page was used already or is older than 10 minutes. \
                     Confirm again.";
@@ -582,12 +578,10 @@ struct Page {
 pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> Answer {
     let job = context.console.jobs.get(&number, &context)?;
     let row = Row::new(&job, context.now());
+    let title = format!("Operation {}", job.number);
     render(&Page {
-        frame: context
-            .frame
-            .of(format!("Operation {}", job.number), "queues")
-            .live(""),
-        heading: format!("Operation {} on {}", job.number, row.queue.plain),
+        heading: format!("{title} on {}", row.queue.plain),
+        frame: context.frame.of(title, "queues").live(""),
         row,
     })
 }

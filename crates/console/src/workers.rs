@@ -49,7 +49,7 @@ struct Row {
     state: &'static str,
     tag: &'static str,
     /// The requests that are still possible.
-    operations: &'static [(&'static str, &'static str)],
+    operations: Requests,
     jobs: Figure,
     connections: Figure,
     memory: String,
@@ -59,22 +59,16 @@ struct Row {
     age: String,
 }
 
+/// Requests that are possible: a word of the address and one of the button.
+type Requests = &'static [(&'static str, &'static str)];
+
 /// The work of a worker: a word, the class of its tag, and the possible requests.
-fn state(
-    word: &str,
-) -> (
-    &'static str,
-    &'static str,
-    &'static [(&'static str, &'static str)],
-) {
+fn state(word: &str) -> (&'static str, &'static str, Requests) {
+    const ALL: Requests = &[("quiet", "Quiet"), ("terminate", "End")];
     match word {
         "terminate" => ("ending", "warn", &[]),
-        "quiet" => ("quiet", "warn", &[("terminate", "End")]),
-        _ => (
-            "running",
-            "good",
-            &[("quiet", "Quiet"), ("terminate", "End")],
-        ),
+        "quiet" => ("quiet", "warn", &ALL[1..]),
+        _ => ("running", "good", ALL),
     }
 }
 
@@ -217,30 +211,27 @@ pub(super) async fn question(context: PageRequest, Path((part, act)): Two) -> An
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
     let command = wid.bytes().all(plain) && !wid.starts_with('-');
     let shown = seen(&wid);
+    let (to, says) = match wanted {
+        WorkerAction::Quiet => (
+            "be quiet",
+            "The worker gets no more jobs and finishes the jobs that it has. This cannot be \
+             undone: only a restarted worker gets jobs again.",
+        ),
+        WorkerAction::Terminate => (
+            "end",
+            "The worker gets no more jobs and must end. Most workers give their jobs some \
+             seconds, then return the rest. This cannot be undone.",
+        ),
+    };
     render(&WorkerAsk {
         frame: context.frame.of(format!("{act} {shown}"), "workers"),
-        heading: match wanted {
-            WorkerAction::Quiet => format!("Ask {shown} to be quiet?"),
-            WorkerAction::Terminate => format!("Ask {shown} to end?"),
-        },
-        says: match wanted {
-            WorkerAction::Quiet => {
-                "The worker gets no more jobs and finishes the jobs that it has. This cannot be \
-                 undone: only a restarted worker gets jobs again."
-            }
-            WorkerAction::Terminate => {
-                "The worker gets no more jobs and must end. Most workers give their jobs some \
-                 seconds, then return the rest. This cannot be undone."
-            }
-        },
+        heading: format!("Ask {shown} to {to}?"),
+        says,
         place: place(&worker),
         state: state(&worker.state).0,
         jobs: held.clone(),
         silent: words::duration(worker.silent_ms),
-        button: match wanted {
-            WorkerAction::Quiet => format!("Ask the worker to be quiet, with {held}"),
-            WorkerAction::Terminate => format!("Ask the worker to end, with {held}"),
-        },
+        button: format!("Ask the worker to {to}, with {held}"),
         command: command.then(|| format!("quintet workers {act} {wid}")),
         part,
         act,
@@ -253,14 +244,13 @@ pub(super) async fn steer(Path((part, act)): Two, Posted(context, _): Posted) ->
     let (wid, act) = named(&part, &act)?;
     let there = context.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
-    let note = match (there, act) {
-        (true, WorkerAction::Quiet) => {
-            format!("{wid} gets no more jobs. Its next heartbeat tells it to be quiet.")
-        }
-        (true, WorkerAction::Terminate) => {
-            format!("{wid} gets no more jobs. Its next heartbeat tells it to end.")
-        }
-        (false, _) => format!("{wid} is gone already."),
+    let to = match act {
+        WorkerAction::Quiet => "be quiet",
+        WorkerAction::Terminate => "end",
+    };
+    let note = match there {
+        true => format!("{wid} gets no more jobs. Its next heartbeat tells it to {to}."),
+        false => format!("{wid} is gone already."),
     };
     context.redirect("workers", note)
 }

@@ -47,17 +47,10 @@ inputs! {
         max_results: Option<Whole>,
         next_token: Option<String>,
     }
+    SendMessageBatch { queue_url: Option<String>, entries: List<SendMessage> }
+    /// A message alone, which has no id, or an entry of a batch, which names no queue.
     SendMessage {
         queue_url: Option<String>,
-        message_body: Option<String>,
-        delay_seconds: Option<Whole>,
-        message_attributes: Named<Attribute>,
-        message_system_attributes: Named<Attribute>,
-        message_deduplication_id: Option<String>,
-        message_group_id: Option<String>,
-    }
-    SendMessageBatch { queue_url: Option<String>, entries: List<SendEntry> }
-    SendEntry {
         id: Option<String>,
         message_body: Option<String>,
         delay_seconds: Option<Whole>,
@@ -241,19 +234,5 @@ impl InputValue<'_> {
         let member = again.err().map(|error| error.path().to_string());
         let member = member.filter(|member| member != ".");
         Fault::unreadable(unreadable::text(member.as_deref(), error))
-    }
-}
-
-impl From<SendMessage> for SendEntry {
-    fn from(send: SendMessage) -> Self {
-        Self {
-            id: None,
-            message_body: send.message_body,
-            delay_seconds: send.delay_seconds,
-            message_attributes: send.message_attributes,
-            message_system_attributes: send.message_system_attributes,
-            message_deduplication_id: send.message_deduplication_id,
-            message_group_id: send.message_group_id,
-        }
     }
 }
