@@ -1,7 +1,6 @@
 //! Operations on several queues: the question with its counts, and the operation.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::Did;
 use quintet_types::{Command, Filter, Name, Operation};
 
@@ -9,7 +8,7 @@ use super::ask::{BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::operations;
-use super::{Answer, PageRequest, render, words};
+use super::{Answer, PageRequest, Posted, render, words};
 use quintet_api::{Path, Problem};
 use quintet_http::Form;
 
@@ -211,13 +210,8 @@ fn question(
 }
 
 /// `POST /bulk/ACT`.
-pub(super) async fn begin(
-    context: PageRequest,
-    Path(word): Path<String>,
-    request: Request,
-) -> Answer {
+pub(super) async fn begin(Path(word): Path<String>, Posted(context, fields): Posted) -> Answer {
     let bulk = Bulk::of(&word)?;
-    let fields = context.form(request).await?;
     match bulk.operation() {
         None => {
             let note = pause(&context, bulk, &fields.form).await?;

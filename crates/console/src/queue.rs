@@ -34,7 +34,7 @@ pub(super) struct Tab {
 pub(super) struct May(pub(super) Requester, pub(super) Name);
 
 impl May {
-    fn can(&self, verb: Verb) -> bool {
+    pub(super) fn can(&self, verb: Verb) -> bool {
         self.0.may_to(verb, &self.1)
     }
 }

@@ -1,13 +1,12 @@
 //! How a queue is set up: what holds, who said so, and where copies go.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::{SetBy, Setting, Source};
 use quintet_types::{Name, QueueSetup, Tags, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Answer, PageRequest, queue_of, render, words};
+use super::{Answer, PageRequest, Posted, Two, queue_of, render, words};
 use quintet_api::{Path, version_of_setup};
 
 /// A setting in force.
@@ -124,13 +123,8 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
 }
 
 /// `POST /queues/NAME/settings/KEY`: sets it, or undoes that.
-pub(crate) async fn change(
-    context: PageRequest,
-    Path((part, key)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
+pub(crate) async fn change(Path((part, key)): Two, Posted(context, submitted): Posted) -> Answer {
     let queue = queue_of(&part)?;
-    let submitted = context.form(request).await?;
     let (app, api) = (&context.console.app, &context.console.api);
     let before = api.setup(&context.requester, &queue).await?;
     let undoes = submitted.form.says("undo");
