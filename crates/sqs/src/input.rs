@@ -77,16 +77,12 @@ inputs! {
         wait_time_seconds: Option<Whole>,
         receive_request_attempt_id: Option<String>,
     }
-    DeleteMessage { queue_url: Option<String>, receipt_handle: Option<String> }
-    ChangeMessageVisibility {
+    /// Messages received: DeleteMessageBatch, ChangeMessageVisibilityBatch.
+    OfHandles { queue_url: Option<String>, entries: List<OfHandle> }
+    /// A message received: DeleteMessage, ChangeMessageVisibility, and the entries of their
+    /// batches, which alone have ids.
+    OfHandle {
         queue_url: Option<String>,
-        receipt_handle: Option<String>,
-        visibility_timeout: Option<Whole>,
-    }
-    DeleteMessageBatch { queue_url: Option<String>, entries: List<HandleEntry> }
-    ChangeMessageVisibilityBatch { queue_url: Option<String>, entries: List<HandleEntry> }
-    /// An entry of a batch that is about messages received.
-    HandleEntry {
         id: Option<String>,
         receipt_handle: Option<String>,
         visibility_timeout: Option<Whole>,
@@ -123,10 +119,10 @@ macro_rules! table {
                 SendMessage(SendMessage) = Work send,
                 SendMessageBatch(SendMessageBatch) = Work send_batch,
                 ReceiveMessage(ReceiveMessage) = Work receive,
-                DeleteMessage(DeleteMessage) = Work delete,
-                DeleteMessageBatch(DeleteMessageBatch) = Work delete_batch,
-                ChangeMessageVisibility(ChangeMessageVisibility) = Work change,
-                ChangeMessageVisibilityBatch(ChangeMessageVisibilityBatch) = Work change_batch,
+                DeleteMessage(OfHandle) = Work delete,
+                DeleteMessageBatch(OfHandles) = Work delete_batch,
+                ChangeMessageVisibility(OfHandle) = Work change,
+                ChangeMessageVisibilityBatch(OfHandles) = Work change_batch,
                 TagQueue(TagQueue) = Configure tag_queue,
                 UntagQueue(UntagQueue) = Configure untag_queue,
                 ListQueueTags(OfQueue) = Work list_tags,

@@ -207,8 +207,7 @@ impl Sqs {
         context: &RequestContext,
         input: ListDeadLetterSourceQueues,
     ) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (_, queue) = request::named(&input.queue_url)?;
         context.shards.numbers(&queue).await?;
         let wanted = Listed {
             dead_letter: Some(queue),
@@ -254,8 +253,7 @@ impl Sqs {
     }
 
     pub(crate) async fn delete_queue(&self, context: &RequestContext, input: OfQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (_, queue) = request::named(&input.queue_url)?;
         self.must_have(context, Verb::Drop, &queue)?;
         context.shards.as_server().numbers(&queue).await?;
         let dropped = context.shards.ask(Command::Drop(queue.clone())).await?;
@@ -264,8 +262,7 @@ impl Sqs {
     }
 
     pub(crate) async fn purge_queue(&self, context: &RequestContext, input: OfQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (name, queue) = request::named(&input.queue_url)?;
         self.must_have(context, Verb::Flush, &queue)?;
         context.shards.as_server().numbers(&queue).await?;
         let interval = self.options.purge_interval;
@@ -291,8 +288,7 @@ impl Sqs {
         context: &RequestContext,
         input: SetQueueAttributes,
     ) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (name, queue) = request::named(&input.queue_url)?;
         let attributes: Texts = input
             .attributes
             .ok_or_else(|| Fault::missing("Attributes"))?;
@@ -405,8 +401,7 @@ impl Sqs {
     }
 
     pub(crate) async fn tag_queue(&self, context: &RequestContext, input: TagQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (name, queue) = request::named(&input.queue_url)?;
         let setup = context.shards.setup(&queue).await?;
         if input.tags.count == 0 {
             return Err(Fault::missing("Tags"));
@@ -417,8 +412,7 @@ impl Sqs {
     }
 
     pub(crate) async fn untag_queue(&self, context: &RequestContext, input: UntagQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (_, queue) = request::named(&input.queue_url)?;
         let setup = context.shards.setup(&queue).await?;
         if input.tag_keys.count == 0 {
             let why = "Tag keys must be between 1 and 128 characters in length.";
@@ -438,8 +432,8 @@ impl Sqs {
     }
 
     pub(crate) async fn list_tags(&self, context: &RequestContext, input: OfQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
+        let (_, queue) = request::named(&input.queue_url)?;
+        let setup = context.shards.setup(&queue).await?;
         Ok(Reply::Tags(queue::tags_of_clients(&setup.settings.tags)))
     }
 
@@ -473,9 +467,8 @@ impl Sqs {
         label: &Option<String>,
         change: impl FnOnce(Option<&str>, &str, &str) -> Result<Option<String>, Fault>,
     ) -> Answer {
-        let name = request::queue(queue)?;
+        let (name, queue) = request::named(queue)?;
         let label = required(label, "Label")?;
-        let queue = Name::new(name.as_bytes());
         let setup = context.shards.setup(&queue).await?;
         let there = queue::text(&setup.settings.tags, "Policy");
         let policy = change(there, &self.place.arn(name), label)?;
