@@ -20,7 +20,7 @@ use quintet_types::{
 use super::call::{Answer, Of, OfMessage, OfQueue, RequestBody, tagged};
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
-use super::results::Stored;
+use super::results::{Ended, Stored};
 use super::types::{Changes, MessageView, NewMessage, Page, Puts, Target};
 use super::{Api, blocking, bulk, read, results};
 use quintet_http::{DoneWith, Requester, Waited, download, reply};
@@ -100,7 +100,11 @@ pub(super) async fn put(Of(api, requester, queue): OfQueue, request: Request) ->
     };
     let began = Instant::now();
     let result = match (wait_ms, &ids[..]) {
-        (1.., &[id]) => Some(api.result_of_put(&requester, MessageId(id), wait_ms).await),
+        (1.., &[id]) => {
+            // The put is done: an error of the wait is no error of the request.
+            let ended = api.result_of(&requester, MessageId(id), wait_ms).await;
+            Some(ended.unwrap_or_else(|_| Ended::pending(MessageId(id))))
+        }
         _ => None,
     };
     let mut response = reply::document(&Stored { ids, result });

@@ -230,16 +230,4 @@ impl Api {
         let answered = self.submit(who, client, command, stop).await;
         Ok(allowed(answered)?.0)
     }
-
-    /// The result of a message that this request has put. The put is done, so an error of the wait
-    /// is no error of the request.
-    pub(super) async fn result_of_put(
-        &self,
-        requester: &Requester,
-        id: MessageId,
-        wait_ms: u64,
-    ) -> Ended {
-        let result = self.result_of(requester, id, wait_ms).await;
-        result.unwrap_or_else(|_| Ended::pending(id))
-    }
 }
