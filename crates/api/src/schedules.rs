@@ -11,7 +11,6 @@ use quintet_client::{
 use quintet_types::{CommandError, MessageId, Ms, Name, Verb};
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, tagged};
@@ -173,12 +172,8 @@ impl Api {
     /// # Errors
     /// The server is stopping, or too many requests wait.
     pub async fn schedules(&self, which: WhichSchedules) -> Result<SchedulePage, Problem> {
-        let (sender, receiver) = oneshot::channel();
-        let sender = move |page| {
-            // The client may have gone.
-            let _delivered = sender.send(page);
-        };
-        self.client_api.schedules(which, Box::new(sender));
+        let (sender, receiver) = reply::channel();
+        self.client_api.schedules(which, sender);
         let page = receiver.await.map_err(|_| Problem::stopping())?;
         page.map_err(Problem::refused)
     }

@@ -6,7 +6,6 @@ use hyper::header::{HeaderValue, LINK};
 use hyper::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use quintet_client::{ClientApi, Share, TellPage, WorkerAction};
-use tokio::sync::oneshot;
 
 use super::call::{Answer, Call};
 use super::path::Path;
@@ -62,12 +61,9 @@ impl Api {
 
     async fn page(&self, list: impl FnOnce(&dyn ClientApi, TellPage)) -> Result<ListPage, Problem> {
         let room = self.room(super::LIST_BYTES)?;
-        let (sender, receiver) = oneshot::channel();
-        let sender = move |list, next| {
-            // The client may have gone.
-            let _delivered = sender.send((list, next));
-        };
-        list(&*self.client_api, Box::new(sender));
+        let (sender, receiver) = reply::channel();
+        let sender = Box::new(move |list: String, next: Option<String>| sender((list, next)));
+        list(&*self.client_api, sender);
         let (list, next) = receiver.await.map_err(|_| Problem::stopping())?;
         Ok((list, next, room))
     }

@@ -346,10 +346,9 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
     let messages = words::of(question.counted, "message", "messages");
     let least = if more { "at least " } else { "" };
     let may = |verb| context.requester.may_to(verb, &queue);
+    let title = format!("{} {}", operation.word(), name.plain);
     render(&Page {
-        frame: context
-            .frame
-            .of(format!("{} {}", operation.word(), name.plain), "queues"),
+        frame: context.frame.of(title, "queues"),
         heading: match operation {
             BulkOperation::Purge => format!("Purge {}?", name.plain),
             BulkOperation::Drop => format!("Delete the queue {}?", name.plain),

@@ -211,18 +211,13 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
 
 /// `POST /leases/do/release`: the leases that were selected end.
 pub(crate) async fn release(Posted(context, fields): Posted) -> Answer {
-    let app = &context.console.app;
+    let (app, api) = (&context.console.app, &context.console.api);
     let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
     for id in fields.form.all("id") {
         let id = id
             .parse()
             .map_err(|_| Problem::field("id", "takes the id of a message, a number"))?;
-        match context
-            .console
-            .api
-            .release(&context.requester, MessageId(id))
-            .await
-        {
+        match api.release(&context.requester, MessageId(id)).await {
             Ok(()) => ended += 1,
             Err(problem) if matches!(problem.code, "not_reserved" | "not_found") => over += 1,
             Err(problem) => refused.push(format!(" {id}: {}.", problem.detail)),

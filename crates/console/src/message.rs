@@ -109,10 +109,9 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
     let tree = body::tree(&head).filter(|_| !cut);
     let trace = message.attr(TRACEPARENT.as_bytes());
     let trace = trace.and_then(|parent| trace_link(&client_api.trace_url(), parent));
+    let title = format!("{} of {}", message.id.0, name.plain);
     render(&MessagePage {
-        frame: context
-            .frame
-            .of(format!("{} of {}", message.id.0, name.plain), "queues"),
+        frame: context.frame.of(title, "queues"),
         id: message.id.0,
         state: listing::word(state),
         may: May(context.requester.clone(), queue.clone()),

@@ -320,12 +320,8 @@ pub(super) async fn put(Posted(context, submitted): Posted) -> Answer {
         return Ok(form.shown(StatusCode::BAD_REQUEST, &context.frame));
     };
     let stored = async {
-        let put = context
-            .console
-            .api
-            .new_put(&queue, message, 0, None)
-            .await?;
-        context.ask(Command::Put(put)).await
+        let put = context.console.api.new_put(&queue, message, 0, None);
+        context.ask(Command::Put(put.await?)).await
     };
     let id = match stored.await {
         Ok(Outcome::Put { id, .. }) => id.0,

@@ -162,10 +162,8 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         false => None,
     };
     let shown = queue.to_string();
-    let script = context
-        .console
-        .ask_rq(move |rq| rq.has_script(&shown))
-        .await?;
+    let script = context.console.ask_rq(move |rq| rq.has_script(&shown));
+    let script = script.await?;
     let queue_setup = context.setup(&queue).await?;
     let setup = setup::of(&context, &queue_setup);
     let held = match keys(&stats, &queue_setup.settings) {
@@ -183,12 +181,10 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
     let day = query.get("span") == Some("24h");
     let recent = client_api.recent(&stats);
     let finding = client_api.thresholds().judge(&stats, recent.as_ref());
+    let frame = context.frame.of(&name.plain, "queues");
     render(&Queue {
         // A filter looks through messages, which stay as they are shown.
-        frame: context
-            .frame
-            .of(&name.plain, "queues")
-            .live("has key older error group after"),
+        frame: frame.live("has key older error group after"),
         may: May(context.requester.clone(), queue.clone()),
         paused_by: setup::paused_by(&context, &queue_setup),
         paused_left: Some(stats.paused_left_ms)

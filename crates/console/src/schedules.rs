@@ -179,11 +179,8 @@ pub(super) async fn steer(Path((part, act)): Two, Posted(context, _): Posted) ->
         "run" => ScheduleAct::Run,
         _ => return Err(Problem::no_such_page()),
     };
-    let done = context
-        .console
-        .api
-        .steer_schedule(act.clone(), &name)
-        .await?;
+    let api = &context.console.api;
+    let done = api.steer_schedule(act.clone(), &name).await?;
     let name = seen(&name);
     let note = match (&act, done.changed, done.message) {
         (ScheduleAct::Run, _, Some(id)) => format!("{name} was put as message {}.", id.0),

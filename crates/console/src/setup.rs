@@ -97,11 +97,8 @@ struct Changed {
 /// `/queues/NAME/settings`.
 pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answer {
     let queue = queue_of(&part)?;
-    let has = context
-        .query()?
-        .get("has")
-        .unwrap_or_default()
-        .to_lowercase();
+    let query = context.query()?;
+    let has = query.get("has").unwrap_or_default().to_lowercase();
     let queue_setup = context.setup(&queue).await?;
     let mut setup = of(&context, &queue_setup);
     let says = |text: &String| text.to_lowercase().contains(&has);
@@ -110,10 +107,9 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         [key, &value.value, &value.from, help].into_iter().any(says)
     });
     let name = Named::new(&queue);
+    let title = format!("Settings of {}", name.plain);
     render(&Changed {
-        frame: context
-            .frame
-            .of(format!("Settings of {}", name.plain), "queues"),
+        frame: context.frame.of(title, "queues"),
         may: context.requester.may_to(Verb::Configure, &queue),
         seen: version_of_setup(&queue_setup),
         name,
