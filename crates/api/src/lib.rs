@@ -76,7 +76,9 @@ pub use path::Path;
 use problem::only;
 pub use problem::{Problem, in_a_line};
 use quintet_http::Problem::NoMemory;
-use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo};
+use quintet_http::{
+    App, Attempt, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, or_never,
+};
 pub use read::{DURATION_MAX_MS, version};
 use results::Place;
 pub use schedules::{Schedule, nexts};
@@ -249,18 +251,8 @@ impl Api {
             waits,
             attempt,
         } = *reserve_client;
-        let replaced = async {
-            match attempt {
-                Some(attempt) => attempt.is_replaced().await,
-                None => pending().await,
-            }
-        };
-        let stop = async {
-            match waits {
-                Some(client) => either(client.is_let_go(), replaced).await,
-                None => pending().await,
-            }
-        };
+        let replaced = or_never(attempt.map(Attempt::is_replaced));
+        let stop = or_never(waits.map(|client| either(client.is_let_go(), replaced)));
         let answered = self.hear(caller, client, Command::Take(take), stop).await;
         let (outcome, name) = allowed(answered)?;
         // Any other outcome: it waited in vain.
@@ -410,10 +402,7 @@ where
 
 /// Returns when the client ends its side of the connection, and when the server stops.
 async fn let_go(client: Option<&Client>) {
-    match client {
-        Some(client) => client.is_let_go().await,
-        None => pending().await,
-    }
+    or_never(client.map(Client::is_let_go)).await;
 }
 
 /// Returns with the first of both.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use askama::Template;
+use axum::extract::Request;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
@@ -142,10 +143,12 @@ impl Job {
 
 /// `POST /queues/NAME/do/ACT`.
 pub(super) async fn on_queue(
-    Path((part, operation)): Two,
-    Posted(context, fields): Posted,
+    context: PageRequest,
+    Path((part, operation)): Path<(String, String)>,
+    request: Request,
 ) -> Answer {
     let queue = queue_of(&part)?;
+    let fields = context.form(request).await?;
     let app = &context.console.app;
     let back = format!("queues/{part}");
     let for_ms = match operation.as_str() {

@@ -19,6 +19,7 @@ use crate::consumers::{Consumer, Consumers, WORKER_MAX};
 use crate::cookie::Session;
 use crate::gate::Gate;
 use crate::locks::locked;
+use crate::never::or_never;
 use crate::watched::FarEnd;
 
 quintet_types::defaults! {
@@ -343,14 +344,8 @@ impl Client {
     /// Returns when waits for this client have to end: the client sends nothing more, also if
     /// bytes that came before are unread, or the server stops.
     pub async fn is_let_go(&self) {
-        let far_end = async {
-            match self.far_end.get() {
-                Some(far_end) => far_end.is_closed().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            () = far_end => {}
+            () = or_never(self.far_end.get().map(FarEnd::is_closed)) => {}
             () = self.reads_no_more() => {}
         }
     }

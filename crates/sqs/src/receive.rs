@@ -23,7 +23,7 @@ use crate::request;
 use crate::send::sequence;
 use crate::value::{Value, ValueKind};
 use crate::whole::within;
-use quintet_http::{Client, Undo, Waits};
+use quintet_http::{Attempt, Client, Undo, Waits, or_never};
 
 /// Messages of an answer at most, as AWS has it.
 const MESSAGES_MAX: i64 = 10;
@@ -203,12 +203,6 @@ impl Sqs {
         let mut coming = context.shards.begin(Command::Take(take));
         let mut stops = context.stops.clone();
         let over = async {
-            let replaced = async {
-                match &attempt {
-                    Some(attempt) => attempt.is_replaced().await,
-                    None => std::future::pending().await,
-                }
-            };
             let goes = async {
                 match client {
                     Some(client) => client.is_let_go().await,
@@ -216,7 +210,7 @@ impl Sqs {
                 }
             };
             tokio::select! {
-                () = replaced => {}
+                () = or_never(attempt.as_ref().map(Attempt::is_replaced)) => {}
                 () = goes => {}
             }
         };
