@@ -376,17 +376,6 @@ impl Api {
     }
 }
 
-/// Takes so many bytes more for a list.
-///
-/// # Errors
-/// There is no memory left.
-fn grow(room: &mut Option<Share>, bytes: u64) -> Result<(), Problem> {
-    match room.as_mut().is_none_or(|room| room.grow(bytes)) {
-        true => Ok(()),
-        false => Err(NoMemory.into()),
-    }
-}
-
 /// Runs what may wait for the disk or other nodes, in a thread for that.
 ///
 /// # Errors
@@ -398,6 +387,17 @@ where
 {
     let answer = tokio::task::spawn_blocking(ask).await;
     answer.map_err(|error| Problem::internal(error.to_string()))
+}
+
+/// Takes so many bytes more for a list.
+///
+/// # Errors
+/// There is no memory left.
+fn grow(room: &mut Option<Share>, bytes: u64) -> Result<(), Problem> {
+    match room.as_mut().is_none_or(|room| room.grow(bytes)) {
+        true => Ok(()),
+        false => Err(NoMemory.into()),
+    }
 }
 
 /// Returns when the client ends its side of the connection, and when the server stops.

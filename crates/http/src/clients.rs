@@ -344,8 +344,9 @@ impl Client {
     /// Returns when waits for this client have to end: the client sends nothing more, also if
     /// bytes that came before are unread, or the server stops.
     pub async fn is_let_go(&self) {
+        let far_end = or_never(self.far_end.get().map(FarEnd::is_closed));
         tokio::select! {
-            () = or_never(self.far_end.get().map(FarEnd::is_closed)) => {}
+            () = far_end => {}
             () = self.reads_no_more() => {}
         }
     }

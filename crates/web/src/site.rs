@@ -20,7 +20,7 @@ use quintet_types::{Command, Operation, Outcome, Principal};
 use crate::{metrics, rights};
 use quintet_http::{
     Answering, App, AuthenticatedClient, Client, Denied, DoneWith, Errand, Guard, Payer, Problem,
-    Replied, Requester, Serve, Settings, held, interruptible, or_never, pace, paths, replies,
+    Replied, Requester, Serve, Settings, held, interruptible, pace, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -135,7 +135,10 @@ impl Site {
         let client = request.extensions().get::<Arc<Client>>().cloned();
         let stopped = client.clone().filter(|_| method.is_safe());
         let stopped = async {
-            or_never(stopped.as_ref().map(|client| client.is_stopped())).await;
+            match stopped {
+                Some(client) => client.is_stopped().await,
+                None => std::future::pending().await,
+            }
             tokio::time::sleep(LAST_WORDS).await;
         };
         let routed = tokio::select! {
