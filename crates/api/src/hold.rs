@@ -2,6 +2,7 @@
 
 use std::future::pending;
 
+use axum::Extension;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -16,10 +17,11 @@ use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
 use super::call::{Answer, Of, OfNamed, OfQueue, RequestBody};
+use super::messages::done_to;
 use super::problem::Problem;
 use super::read;
 use super::{Api, PAGE_BYTES};
-use quintet_http::{DoneWith, reply};
+use quintet_http::reply;
 
 /// So much of a key is in a cursor, as an address has no room for a long one.
 const CURSOR_BYTES: usize = 1024;
@@ -166,13 +168,9 @@ impl Api {
 }
 
 /// The reply to who ended a lease; the audit names the queue that is held by this.
-pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
-    if let Some(queue) = held {
-        let extensions = response.extensions_mut();
-        extensions.insert(Operation::Hold);
-        extensions.insert(DoneWith(format!("of {queue}")));
-    }
-    response
+pub(super) fn noted(response: Response, held: Option<Name>) -> Response {
+    let operation = held.as_ref().map(|_| Extension(Operation::Hold));
+    (operation, done_to(response, held)).into_response()
 }
 
 fn check(hold_ms: u64) -> Result<(), Problem> {

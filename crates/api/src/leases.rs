@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
@@ -147,7 +148,7 @@ pub(super) async fn reserve(Of(api, requester, queue): OfQueue, request: Request
     let (undo, queue) = api
         .take(&requester, take, gather, consumer, connection_slot)
         .await?;
-    let waited = waits.map(|since| Waited(since.elapsed()));
+    let waited = waits.map(|since| Extension(Waited(since.elapsed())));
     let now = api.client_api.now();
     // The messages are there, and are copied into the reply.
     let sizes = undo.messages().iter().map(|message| {
@@ -161,13 +162,9 @@ pub(super) async fn reserve(Of(api, requester, queue): OfQueue, request: Request
         .collect();
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
-    response.extensions_mut().insert(Leaving::new(undo));
     api.notify_cancelled(&requester, held_leases, &mut response)
         .await;
-    if let Some(waited) = waited {
-        response.extensions_mut().insert(waited);
-    }
-    Ok(response)
+    Ok((waited, Extension(Leaving::new(undo)), response).into_response())
 }
 
 /// The name of a worker, as it says, or its `User-Agent`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -107,12 +108,9 @@ pub(super) async fn put(Of(api, requester, queue): OfQueue, request: Request) ->
         }
         _ => None,
     };
-    let mut response = reply::document(&Stored { ids, result });
-    if wait_ms > 0 {
-        response.extensions_mut().insert(Waited(began.elapsed()));
-    }
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let waited = (wait_ms > 0).then(|| Extension(Waited(began.elapsed())));
+    let stored = reply::document(&Stored { ids, result });
+    Ok((StatusCode::CREATED, waited, stored).into_response())
 }
 
 /// Names the queue that a dead letter goes back to.
@@ -535,11 +533,7 @@ pub(super) fn if_still(id: MessageId, seen: MessageVersion, command: Command) ->
 }
 
 /// The reply to an operation on a message, whose queue the audit tells.
-pub(super) fn done_to(mut response: Response, queue: Option<Name>) -> Response {
-    if let Some(queue) = queue {
-        response
-            .extensions_mut()
-            .insert(DoneWith(format!("of {queue}")));
-    }
-    response
+pub(super) fn done_to(response: Response, queue: Option<Name>) -> Response {
+    let with = queue.map(|queue| Extension(DoneWith(format!("of {queue}"))));
+    (with, response).into_response()
 }

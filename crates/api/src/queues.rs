@@ -1,5 +1,6 @@
 //! Queues: lists, numbers, pauses, an end.
 
+use axum::Extension;
 use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::{Did, SetBy};
@@ -133,28 +134,20 @@ pub(super) async fn remove_many(Call { api, requester }: Call, uri: Uri) -> Answ
         Ok((Outcome::Dropped(dropped), _)) => dropped,
         Ok(_) => return Err(Problem::unexpected()),
         Err(problem) => {
-            let mut response = problem.into_response();
-            response
-                .extensions_mut()
-                .insert(DoneWith(format!("of {pattern}")));
-            return Ok(response);
+            let with = DoneWith(format!("of {pattern}"));
+            return Ok((Extension(with), problem).into_response());
         }
     };
-    let mut response = reply::document(&Dropped {
+    let work = dry_run.then_some(Extension(Operation::Work));
+    let (did, with) = (Did::to(dropped.messages), DoneWith(format!("of {pattern}")));
+    let done = (!dry_run).then_some((Extension(did), Extension(with)));
+    let dropped = reply::document(&Dropped {
         queues: dropped.queues,
         messages: dropped.messages,
         passed: dropped.passed,
         cursor: dropped.next.map(cursor),
     });
-    let extensions = response.extensions_mut();
-    match dry_run {
-        true => drop(extensions.insert(Operation::Work)),
-        false => {
-            extensions.insert(Did::to(dropped.messages));
-            extensions.insert(DoneWith(format!("of {pattern}")));
-        }
-    }
-    Ok(response)
+    Ok((work, done, dropped).into_response())
 }
 
 /// Where a list of queues goes on, from its query.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
@@ -414,12 +415,8 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
     let (undo, queue) = api
         .take(&requester, take, None, consumer, connection_slot)
         .await?;
-    let waited = waits.map(|since| Waited(since.elapsed()));
+    let waited = waits.map(|since| Extension(Waited(since.elapsed())));
     let all = undo.messages().iter().map(|message| (message, None));
-    let mut response = records(&api, all, &queue, Bodies::Whole, None)?;
-    response.extensions_mut().insert(Leaving::new(undo));
-    if let Some(waited) = waited {
-        response.extensions_mut().insert(waited);
-    }
-    Ok(response)
+    let records = records(&api, all, &queue, Bodies::Whole, None)?;
+    Ok((waited, Extension(Leaving::new(undo)), records).into_response())
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use quintet_types::{By, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -155,11 +156,8 @@ impl Api {
     ) -> Result<Response, Problem> {
         let began = Instant::now();
         let ended = self.result_of(requester, id, wait_ms).await?;
-        let mut response = reply::document(&ended);
-        if wait_ms > 0 {
-            response.extensions_mut().insert(Waited(began.elapsed()));
-        }
-        Ok(response)
+        let waited = (wait_ms > 0).then(|| Extension(Waited(began.elapsed())));
+        Ok((waited, reply::document(&ended)).into_response())
     }
 
     /// How a message ended. Waits for that so many ms at most, until the client goes away or the
