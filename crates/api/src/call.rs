@@ -3,11 +3,12 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use hyper::header::{ETAG, HeaderValue};
 use hyper::http::request::Parts;
-use quintet_http::{RequestMemory, Requester};
+use quintet_http::{DoneWith, RequestMemory, Requester};
 use quintet_types::{MessageId, Name};
 use serde::de::DeserializeOwned;
 
@@ -19,12 +20,15 @@ use super::{Api, read};
 pub(super) type Answer = Result<Response, Problem>;
 
 /// A reply with the version of what it shows, for `If-Match`.
-pub(super) fn tagged(mut response: Response, version: Option<impl Display>) -> Response {
+pub(super) fn tagged(response: Response, version: Option<impl Display>) -> Response {
     let tag = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok());
-    if let Some(tag) = tag {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    response
+    (tag.map(|tag| [(ETAG, tag)]), response).into_response()
+}
+
+/// The reply to an operation on a message, whose queue the audit tells.
+pub(super) fn done_to(response: Response, queue: Option<Name>) -> Response {
+    let with = queue.map(|queue| Extension(DoneWith(format!("of {queue}"))));
+    (with, response).into_response()
 }
 
 /// The API, and who asks it.

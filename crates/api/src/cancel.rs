@@ -4,8 +4,7 @@ use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_types::{By, Command, NamedAction};
 
-use super::call::{Answer, Of, OfMessage, OfNamed, RequestBody};
-use super::messages::done_to;
+use super::call::{Answer, Of, OfMessage, OfNamed, RequestBody, done_to};
 use super::problem::Problem;
 use super::read::by_name;
 use super::types::Cancel;

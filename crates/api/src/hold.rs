@@ -16,8 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Of, OfNamed, OfQueue, RequestBody};
-use super::messages::done_to;
+use super::call::{Answer, Of, OfNamed, OfQueue, RequestBody, done_to};
 use super::problem::Problem;
 use super::read;
 use super::{Api, PAGE_BYTES};

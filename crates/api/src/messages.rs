@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::{HeaderMap, StatusCode, Uri};
@@ -18,13 +18,13 @@ use quintet_types::{
     ReplyTo, Tie, Transaction, Verb, When,
 };
 
-use super::call::{Answer, Of, OfMessage, OfQueue, RequestBody, tagged};
+use super::call::{Answer, Of, OfMessage, OfQueue, RequestBody, done_to, tagged};
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::results::{Ended, Stored};
 use super::types::{Changes, MessageView, NewMessage, Page, Puts, Target};
 use super::{Api, blocking, bulk, read, results};
-use quintet_http::{DoneWith, Requester, Waited, download, reply};
+use quintet_http::{Requester, Waited, download, reply};
 
 /// Length of a token that a client gives.
 pub(super) const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 1..=255;
@@ -530,10 +530,4 @@ pub(super) fn if_still(id: MessageId, seen: MessageVersion, command: Command) ->
         then: Some(Box::new(command)),
         ..Transaction::default()
     }))
-}
-
-/// The reply to an operation on a message, whose queue the audit tells.
-pub(super) fn done_to(response: Response, queue: Option<Name>) -> Response {
-    let with = queue.map(|queue| Extension(DoneWith(format!("of {queue}"))));
-    (with, response).into_response()
 }

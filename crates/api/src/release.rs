@@ -11,8 +11,8 @@ use quintet_types::{
 };
 use tokio::task::JoinSet;
 
-use super::call::{Answer, Call, Of, OfMessage, OfQueue, RequestBody};
-use super::messages::{done_to, if_still};
+use super::call::{Answer, Call, Of, OfMessage, OfQueue, RequestBody, done_to};
+use super::messages::if_still;
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Released};

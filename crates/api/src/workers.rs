@@ -26,15 +26,12 @@ pub(super) async fn list(Call { api, .. }: Call, uri: Uri) -> Answer {
 
 /// A page of a list, with the way to the next.
 pub(super) fn linked(list: String, next: Option<String>) -> Response {
-    let mut response = reply::written(list);
-    if let Some(next) = next {
+    let link = next.and_then(|next| {
         let next = utf8_percent_encode(&next, NON_ALPHANUMERIC);
-        let link = format!("<?after={next}>; rel=\"next\"");
-        if let Ok(link) = HeaderValue::from_str(&link) {
-            response.headers_mut().insert(LINK, link);
-        }
-    }
-    response
+        let link = HeaderValue::try_from(format!("<?after={next}>; rel=\"next\""));
+        Some([(LINK, link.ok()?)])
+    });
+    (link, reply::written(list)).into_response()
 }
 
 /// A page of a list in JSON, how its last row is called if more follow, and the room it takes.

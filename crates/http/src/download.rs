@@ -81,10 +81,7 @@ pub fn response(
     id: MessageId,
     body: quintet_types::Body,
 ) -> Response {
-    let mut response = joined(client_api, vec![body], None);
     let name = format!("attachment; filename=\"message-{}.bin\"", id.0);
-    if let Ok(name) = HeaderValue::from_str(&name) {
-        response.headers_mut().insert(CONTENT_DISPOSITION, name);
-    }
-    response
+    let response = joined(client_api, vec![body], None);
+    ([(CONTENT_DISPOSITION, name)], response).into_response()
 }
