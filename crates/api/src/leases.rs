@@ -225,7 +225,7 @@ impl Api {
 }
 
 macro_rules! ends {
-    ($($(#[$doc:meta])* $end:ident $path:literal $body:ident;)*) => {$(
+    ($($(#[$doc:meta])* $end:ident $path:tt $body:ident;)*) => {$(
         $(#[$doc])*
         #[utoipa::path(post, path = $path, tag = "leases",
             params(("token" = String, Path)), request_body = $body,

@@ -51,7 +51,7 @@ impl Api {
 }
 
 macro_rules! ends {
-    ($($(#[$doc:meta])* $end:ident $path:literal $id:literal $body:ident;)*) => {$(
+    ($($(#[$doc:meta])* $end:ident $path:tt $id:tt $body:ident;)*) => {$(
         $(#[$doc])*
         #[utoipa::path(post, path = $path, operation_id = $id, tag = "leases",
             params(("queue" = String, Path), ("name" = String, Path)), request_body = $body,
