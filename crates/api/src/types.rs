@@ -608,11 +608,8 @@ impl Leased {
             until_ms: lease.until.map(|until| until.0),
             attempts: message.reserves,
             progress: message.progress(),
-            status: status(message),
-            status_base64: message
-                .extra
-                .as_deref()
-                .and_then(|extra| base64_unless_text(&extra.status)),
+            status: lossy(status(message)),
+            status_base64: base64_unless_text(status(message)),
         }
     }
 }
@@ -655,9 +652,9 @@ impl Past {
 }
 
 /// Last report about a message.
-fn status(message: &Message) -> String {
+fn status(message: &Message) -> &[u8] {
     let extra = message.extra.as_deref();
-    extra.map_or_else(String::new, |extra| lossy(&extra.status))
+    extra.map_or(&[][..], |extra| &extra.status)
 }
 
 impl MessageView {
@@ -689,8 +686,8 @@ impl MessageView {
                 .filter(|(name, value)| text_of(name).is_none() || text_of(value).is_none())
                 .map(|(name, value)| (Name::new(name).to_string(), BASE64_STANDARD.encode(value)))
                 .collect(),
-            status: status(message),
-            status_base64: extra.and_then(|extra| base64_unless_text(&extra.status)),
+            status: lossy(status(message)),
+            status_base64: base64_unless_text(status(message)),
             progress: message.progress(),
             reply_to: message.reply_to().map(|reply| reply.queue.to_string()),
             cancelled: message.cancelled().map(|cancelled| ShownCancelled {
