@@ -248,6 +248,10 @@ pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answ
         Some(Call::new(&batch, event, callback))
     });
     let id = batch.id.to_string();
+    let done = progress.total.saturating_sub(progress.pending);
+    let cancelled = format!("count as {}", made.cancelled.word());
+    let stood = |event| stands(&batch, event).to_owned();
+    let (run, succeeded) = (stood(Event::Complete), stood(Event::Success));
     render(&BatchPage {
         frame: context.frame.of(format!("Batch {id}"), "batches").live(""),
         description: names::first_line(&made.description),
@@ -258,21 +262,12 @@ pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answ
             ("Messages", words::count(progress.total)),
             ("Pending", words::count(progress.pending)),
             ("Failed", words::count(progress.failed)),
-            (
-                "Cancelled messages",
-                format!("count as {}", made.cancelled.word()),
-            ),
-            (
-                "Succeeded",
-                words::count(progress.total.saturating_sub(progress.pending)),
-            ),
-            ("All have run", stands(&batch, Event::Complete).to_owned()),
-            (
-                "All have succeeded",
-                stands(&batch, Event::Success).to_owned(),
-            ),
+            ("Cancelled messages", cancelled),
+            ("Succeeded", words::count(done)),
+            ("All have run", run),
+            ("All have succeeded", succeeded),
         ],
-        done: progress.total.saturating_sub(progress.pending),
+        done,
         total: progress.total,
         parent: made.parent.map(|parent| parent.to_string()),
         children,

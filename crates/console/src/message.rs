@@ -241,22 +241,12 @@ fn facts(context: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
         words::moment(ahead.wall_at(at).0)
     };
     let extra = message.extra.as_deref();
-    let plain = |word, text: String| Fact {
-        word,
-        text,
-        below: String::new(),
-    };
-    let mut all = vec![Fact {
-        word: "Age",
-        text: words::duration(now.since(message.created)),
-        below: format!("put {}", wall(message.created)),
-    }];
+    let fact = |word, text, below| Fact { word, text, below };
+    let plain = |word, text| fact(word, text, String::new());
+    let (age, put) = (now.since(message.created), wall(message.created));
+    let mut all = vec![fact("Age", words::duration(age), format!("put {put}"))];
     if let Some(due) = message.due().filter(|due| *due > now) {
-        all.push(Fact {
-            word: "Due in",
-            text: words::duration(due.since(now)),
-            below: wall(due),
-        });
+        all.push(fact("Due in", words::duration(due.since(now)), wall(due)));
     }
     all.push(plain("Attempts", words::count(u64::from(message.reserves))));
     if let Some(extra) = extra {
@@ -285,11 +275,7 @@ fn facts(context: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
     ));
     all.push(match message.expires() {
         None => plain("Expires", "never".to_owned()),
-        Some(at) => Fact {
-            word: "Expires in",
-            text: words::duration(at.since(now)),
-            below: wall(at),
-        },
+        Some(at) => fact("Expires in", words::duration(at.since(now)), wall(at)),
     });
     all
 }

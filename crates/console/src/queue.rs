@@ -285,15 +285,10 @@ fn keys(stats: &QueueStats, settings: &QueueSettings) -> Option<[(&'static str, 
         }
         Groups::None => return None,
     };
+    let (keys, limited) = (words::count(stats.keys), words::count(stats.keys_limited));
     Some([
-        (
-            "Message groups",
-            format!("{} ({means})", words::count(stats.keys)),
-        ),
-        (
-            "Message groups at a limit",
-            words::count(stats.keys_limited),
-        ),
+        ("Message groups", format!("{keys} ({means})")),
+        ("Message groups at a limit", limited),
     ])
 }
 
