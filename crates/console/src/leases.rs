@@ -125,17 +125,14 @@ async fn queues(context: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem
         return Ok(vec![name]);
     }
     let mut all = Vec::new();
-    let mut from = (0, 0);
-    loop {
+    let mut next = Some((0, 0));
+    while let Some(from) = next {
         let page = context.queues(from).await?;
         let with = page.queues.into_iter().filter(|stats| {
             stats.gauges.reserved > 0 && context.requester.may_to(Verb::Peek, &stats.name)
         });
         all.extend(with.map(|stats| stats.name));
-        match page.next {
-            Some(next) => from = next,
-            None => break,
-        }
+        next = page.next;
     }
     all.sort_unstable();
     Ok(all)

@@ -371,10 +371,10 @@ struct Overview {
 pub(super) async fn page(context: PageRequest) -> Answer {
     let want = Want::of(&context.query()?);
     let mut found = QueueWalk::default();
-    let mut from = (0, 0);
+    let mut next = Some((0, 0));
     let client_api = context.client_api();
     let thresholds = client_api.thresholds();
-    loop {
+    while let Some(from) = next {
         let page = context.queues(from).await?;
         for stats in page.queues {
             let recent = client_api.recent(&stats);
@@ -384,10 +384,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
             client_api.add_hour(&stats.name, &mut found.hour);
             found.add(&want, &thresholds, stats, recent.as_ref());
         }
-        match page.next {
-            Some(next) => from = next,
-            None => break,
-        }
+        next = page.next;
     }
     found.keep_first(want.rows + 1);
     let mut made = HashSet::new();
