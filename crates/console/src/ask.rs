@@ -235,39 +235,24 @@ fn states(
     some: bool,
 ) -> Result<Vec<ListState>, Problem> {
     use ListState::{Archived, Buried, Delayed, Prepared, Ready, Reserved};
-    let kicks = |state| match state {
-        Buried | Delayed => Ok(vec![state]),
-        Ready | Reserved | Prepared | Archived => Err(Problem::field(
-            "state",
-            "only buried and delayed messages are retried",
-        )),
-    };
-    match operation {
-        BulkOperation::Purge | BulkOperation::Drop => {
+    let no = |why: &str| Err(Problem::field("state", why));
+    match (operation, list_state) {
+        (BulkOperation::Purge | BulkOperation::Drop, _) => {
             Ok(vec![Ready, Delayed, Buried, Prepared, Archived])
         }
-        BulkOperation::Retry if form.says("state") => kicks(list_state),
-        BulkOperation::Retry => Ok(vec![Buried]),
-        BulkOperation::Cancel if list_state == Archived => Err(Problem::field(
-            "state",
-            "a message that is done is not cancelled",
-        )),
-        BulkOperation::Cancel => Ok(vec![list_state]),
-        BulkOperation::Delete if list_state == Reserved && some => Ok(vec![Reserved]),
-        BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive
-            if list_state == Reserved =>
-        {
-            Err(Problem::field(
-                "state",
-                "a consumer holds this reserved message: put it back first",
-            ))
+        (BulkOperation::Retry, _) if !form.says("state") => Ok(vec![Buried]),
+        (BulkOperation::Retry, Ready | Reserved | Prepared | Archived) => {
+            no("only buried and delayed messages are retried")
         }
-        BulkOperation::Move | BulkOperation::Redrive if list_state == Prepared => Err(
-            Problem::field("state", "a prepared message is not in the queue yet"),
-        ),
-        BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive => {
-            Ok(vec![list_state])
+        (BulkOperation::Cancel, Archived) => no("a message that is done is not cancelled"),
+        (BulkOperation::Delete, Reserved) if some => Ok(vec![Reserved]),
+        (BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive, Reserved) => {
+            no("a consumer holds this reserved message: put it back first")
         }
+        (BulkOperation::Move | BulkOperation::Redrive, Prepared) => {
+            no("a prepared message is not in the queue yet")
+        }
+        (_, list_state) => Ok(vec![list_state]),
     }
 }
 

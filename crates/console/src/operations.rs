@@ -272,7 +272,7 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
         return context.redirect(&format!("queues/{part}/ask/{operation}"), note);
     };
     if question.typed && form.get("name") != Some(queue.to_string().as_str()) {
-        let note = "Nothing was done: the typed name does not match. Type it as shown.".to_owned();
+        let note = "Nothing was done: the typed name does not match. Type it as shown.";
         return context.redirect(&format!("queues/{part}/ask/{operation}"), note);
     }
     let moves = question.operation == BulkOperation::Move;
@@ -375,10 +375,8 @@ fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
         return Err(Problem::field("to", "a name has 1 to 65,535 bytes"));
     }
     if to == *queue {
-        return Err(Problem::field(
-            "to",
-            "the messages are in this queue already",
-        ));
+        let why = "the messages are in this queue already";
+        return Err(Problem::field("to", why));
     }
     Ok(to)
 }
@@ -477,10 +475,8 @@ async fn each(
                 by: By::OwnerOrFree,
             },
             (BulkOperation::Move | BulkOperation::Drop, _) => {
-                return Err(Problem::field(
-                    "id",
-                    "this operation applies to all messages",
-                ));
+                let why = "this operation applies to all messages";
+                return Err(Problem::field("id", why));
             }
         };
         match context.ask(command).await {
