@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, text_of};
-use super::call::{Answer, Call, OfMessage};
-use super::problem::Problem;
-use super::{Api, PAGE_BYTES, read};
+use super::call::{Answer, Of, OfMessage};
+use super::dedupe::choices;
+use super::problem::{Problem, only};
+use super::{Api, PAGE_BYTES, grow, read};
 use quintet_http::{Requester, reply};
 
 /// Shards and parts of them that are read for one page at most.
@@ -26,44 +27,23 @@ pub enum Before {
     Name(String),
 }
 
-/// Ends of the other messages that free a held message.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum On {
-    /// All of them must succeed.
-    Success,
-    /// All of them must end, in any way.
-    End,
-}
-
-/// Fate of a message once one that it waits for has failed.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Fate {
-    /// It fails too: the dead-letter rule of its queue applies.
-    Fail,
-    /// It stays held, until it is kicked or deleted.
-    Hold,
-    /// It runs when the others have ended.
-    Run,
-}
-
-impl From<On> for AfterOn {
-    fn from(on: On) -> Self {
-        match on {
-            On::Success => Self::Success,
-            On::End => Self::End,
-        }
+choices! {
+    /// Ends of the other messages that free a held message.
+    pub enum On of AfterOn {
+        /// All of them must succeed.
+        Success = Success,
+        /// All of them must end, in any way.
+        End = End,
     }
-}
 
-impl From<Fate> for IfFailed {
-    fn from(fate: Fate) -> Self {
-        match fate {
-            Fate::Fail => Self::Fail,
-            Fate::Hold => Self::Hold,
-            Fate::Run => Self::Run,
-        }
+    /// Fate of a message once one that it waits for has failed.
+    pub enum Fate of IfFailed {
+        /// It fails too: the dead-letter rule of its queue applies.
+        Fail = Fail,
+        /// It stays held, until it is kicked or deleted.
+        Hold = Hold,
+        /// It runs when the others have ended.
+        Run = Run,
     }
 }
 
@@ -192,11 +172,7 @@ fn parents_of(message: &Message) -> &[Parent] {
 #[utoipa::path(get, path = "/api/v1/messages/{id}/parents", operation_id = "list_parents", tag = "messages",
     params(("id" = u64, Path), ("max" = Option<u32>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = ParentPage)))]
-pub(super) async fn parents(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    request: Request,
-) -> Answer {
+pub(super) async fn parents(Of(api, requester, id): OfMessage, request: Request) -> Answer {
     let query = read::Query::of(request.uri(), &["max", "cursor"], &[])?;
     let max = read::page_size(&query)? as usize;
     let after = match query.get("cursor") {
@@ -223,9 +199,7 @@ pub(super) async fn parents(
         let bytes = seen.as_ref().map_or(0, |(message, queue)| {
             8 * (queue.as_bytes().len() + message.name().map_or(0, |name| name.len())) as u64
         });
-        if room.as_mut().is_some_and(|room| !room.grow(bytes)) {
-            return Err(quintet_http::Problem::NoMemory.into());
-        }
+        grow(&mut room, bytes)?;
         told += bytes;
         parents.push(ListedParent {
             parent: parent.into(),
@@ -244,11 +218,7 @@ pub(super) async fn parents(
 #[utoipa::path(get, path = "/api/v1/messages/{id}/dependents", operation_id = "list_dependents", tag = "messages",
     params(("id" = u64, Path), ("max" = Option<u32>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = DependentPage)))]
-pub(super) async fn dependents(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    request: Request,
-) -> Answer {
+pub(super) async fn dependents(Of(api, requester, id): OfMessage, request: Request) -> Answer {
     let query = read::Query::of(request.uri(), &["max", "cursor"], &[])?;
     let max = read::page_size(&query)?;
     let from = match query.get("cursor") {
@@ -258,14 +228,8 @@ pub(super) async fn dependents(
     let (message, _) = api.message(&requester, id).await?;
     let mut room = api.room(u64::from(max) * super::ROW_BYTES)?;
     let (found, next) = api.dependents(&requester, message.id, from, max).await?;
-    let names = found
-        .iter()
-        .map(|found| found.queue.as_bytes().len() as u64);
-    if let Some(room) = &mut room
-        && !room.grow(names.sum::<u64>() * 8)
-    {
-        return Err(quintet_http::Problem::NoMemory.into());
-    }
+    let names = found.iter().map(|found| found.queue.as_bytes().len());
+    grow(&mut room, 8 * names.sum::<usize>() as u64)?;
     let dependents = found.into_iter().map(|found| ListedDependent {
         id: found.id.0,
         queue: found.queue.to_string(),
@@ -307,9 +271,8 @@ impl Api {
             }
             let max = left;
             let of = StatsOf::Dependants { parent, from, max };
-            let StatsReply::Dependants(page) = self.stats(requester, of).await? else {
-                return Err(Problem::unexpected());
-            };
+            let answer = self.stats(requester, of).await?;
+            let page = only!(answer, StatsReply::Dependants(page) => page);
             let names = page.dependants.iter().map(|one| one.queue.as_bytes().len());
             told += 8 * names.sum::<usize>() as u64;
             all.extend(page.dependants);

@@ -14,9 +14,10 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, RequestBody};
+use super::dedupe::choices;
 use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
-use super::problem::Problem;
+use super::problem::{Problem, only};
 use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
 use quintet_http::{Requester, reply};
@@ -37,14 +38,14 @@ pub struct NewBatch {
     cancelled: Option<CancelledAs>,
 }
 
-/// How a batch counts a message that is cancelled.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum CancelledAs {
-    /// It has run, and never succeeds.
-    Failed,
-    /// It counts as succeeded.
-    Finished,
+choices! {
+    /// How a batch counts a message that is cancelled.
+    pub(super) enum CancelledAs of quintet_types::CancelledAs {
+        /// It has run, and never succeeds.
+        Failed = Failed,
+        /// It counts as succeeded.
+        Finished = Finished,
+    }
 }
 
 /// A message that is put when something has happened to a batch. It has the
@@ -90,10 +91,7 @@ impl NewBatch {
             parent,
             complete: callback("complete", self.complete)?,
             success: callback("success", self.success)?,
-            cancelled: match self.cancelled {
-                None | Some(CancelledAs::Failed) => quintet_types::CancelledAs::Failed,
-                Some(CancelledAs::Finished) => quintet_types::CancelledAs::Finished,
-            },
+            cancelled: self.cancelled.map(Into::into).unwrap_or_default(),
         })))
     }
 }
@@ -224,10 +222,8 @@ impl Api {
         requester: &Requester,
         ask: BatchRequest,
     ) -> Result<quintet_types::Batch, Problem> {
-        match self.ask(requester, Command::Batch(ask)).await? {
-            (Outcome::Batch(batch), _) => Ok(*batch),
-            _ => Err(Problem::unexpected()),
-        }
+        let answer = self.ask(requester, Command::Batch(ask)).await?;
+        Ok(only!(answer, (Outcome::Batch(batch), _) => *batch))
     }
 }
 
@@ -243,18 +239,13 @@ fn id(text: &str) -> Result<BatchId, Problem> {
     responses((status = 200, body = Batches)))]
 pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Answer {
     let query = read::Query::of(request.uri(), &["after", "limit"], &[])?;
-    let max = match query.get("limit").map(str::parse) {
-        None => 100,
-        Some(Ok(max @ 1..=1000)) => max,
-        Some(_) => return Err(Problem::field("limit", "takes a number from 1 to 1000")),
-    };
+    let max = read::limit(&query)?;
     let ask = list_batches(query.get("after"), max);
     let wrong = "use the value of next from the page before";
     let ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
     let _room = api.room(u64::from(max) * super::ROW_BYTES)?;
-    let (Outcome::Batches(found, next), _) = api.ask(&requester, Command::Batch(ask)).await? else {
-        return Err(Problem::unexpected());
-    };
+    let answer = api.ask(&requester, Command::Batch(ask)).await?;
+    let (found, next) = only!(answer, (Outcome::Batches(found, next), _) => (found, next));
     let page = Batches {
         batches: found.into_iter().map(Batch::from).collect(),
         next: next.map(batches_after),

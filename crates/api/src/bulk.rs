@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::response::Response;
+use axum::Extension;
+use axum::response::{IntoResponse as _, Response};
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
@@ -13,7 +14,7 @@ use quintet_types::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::call::{Answer, Call, Of, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -189,11 +190,7 @@ struct Errors {
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "buried by default"),
         ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Errors)))]
-pub(crate) async fn errors(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(crate) async fn errors(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
     let state = read::state(query.get("state").unwrap_or("buried"))?;
     let mut bulk_op = BulkOp::show(queue, state, 0);
@@ -276,11 +273,8 @@ pub(super) async fn operate(
     };
     let command = Command::BulkOp(Box::new(bulk_op));
     let operation = Operation::of(&command, command.about().verb);
-    let mut response = acted(&Acted { messages, cursor }, operation);
-    if let Some(with) = with {
-        response.extensions_mut().insert(with);
-    }
-    Ok(response)
+    let acted = acted(&Acted { messages, cursor }, operation);
+    Ok((with.map(Extension), acted).into_response())
 }
 
 /// Does an operation in slices of `step` messages, with a `rest` in between, to those of these
@@ -378,11 +372,8 @@ fn action(
 
 /// The reply to an operation on messages, whose number the audit tells.
 pub(super) fn acted(acted: &Acted, operation: Operation) -> Response {
-    let mut response = reply::document(acted);
-    let extensions = response.extensions_mut();
-    extensions.insert(operation);
-    extensions.insert(Did::to(acted.messages));
-    response
+    let did = Extension(Did::to(acted.messages));
+    (Extension(operation), did, reply::document(acted)).into_response()
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use axum::extract::rejection::ExtensionRejection;
-use axum::extract::{Extension, FromRequest, FromRequestParts, Request};
-use axum::response::Response;
+use axum::Extension;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::response::{IntoResponse as _, Response};
 use hyper::header::{ETAG, HeaderValue};
 use hyper::http::request::Parts;
-use quintet_http::{RequestMemory, Requester};
+use quintet_http::{DoneWith, RequestMemory, Requester};
 use quintet_types::{MessageId, Name};
 use serde::de::DeserializeOwned;
 
@@ -20,12 +20,15 @@ use super::{Api, read};
 pub(super) type Answer = Result<Response, Problem>;
 
 /// A reply with the version of what it shows, for `If-Match`.
-pub(super) fn tagged(mut response: Response, version: Option<impl Display>) -> Response {
+pub(super) fn tagged(response: Response, version: Option<impl Display>) -> Response {
     let tag = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok());
-    if let Some(tag) = tag {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    response
+    (tag.map(|tag| [(ETAG, tag)]), response).into_response()
+}
+
+/// The reply to an operation on a message, whose queue the audit tells.
+pub(super) fn done_to(response: Response, queue: Option<Name>) -> Response {
+    let with = queue.map(|queue| Extension(DoneWith(format!("of {queue}"))));
+    (with, response).into_response()
 }
 
 /// The API, and who asks it.
@@ -35,39 +38,64 @@ pub(super) struct Call {
 }
 
 impl FromRequestParts<Arc<Api>> for Call {
-    type Rejection = ExtensionRejection;
+    type Rejection = Problem;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        api: &Arc<Api>,
-    ) -> Result<Self, ExtensionRejection> {
-        let asks = Extension::<Requester>::from_request_parts(parts, api).await?;
-        let (api, requester) = (Arc::clone(api), asks.0);
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Problem> {
+        let asks = parts.extensions.get::<Requester>().cloned();
+        let requester = asks.ok_or_else(|| Problem::internal("nobody requests this"))?;
+        let api = Arc::clone(api);
         Ok(Self { api, requester })
     }
 }
 
-/// The queue that an address names.
-pub(super) struct OfQueue(pub(super) Name);
+/// The same, and what the address names.
+pub(super) struct Of<T>(pub(super) Arc<Api>, pub(super) Requester, pub(super) T);
 
-impl FromRequestParts<Arc<Api>> for OfQueue {
-    type Rejection = Problem;
+pub(super) type OfQueue = Of<Name>;
+pub(super) type OfMessage = Of<MessageId>;
+/// Of a queue, and something of it by its name.
+pub(super) type OfNamed = Of<(Name, String)>;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Problem> {
-        let Path(queue) = Path::<String>::from_request_parts(parts, api).await?;
-        read::queue(&queue).map(Self)
+/// What an address names.
+pub(super) trait InAddress: Sized {
+    type Text: DeserializeOwned + Send;
+
+    /// # Errors
+    /// It is not the name of one.
+    fn read(text: Self::Text) -> Result<Self, Problem>;
+}
+
+impl InAddress for Name {
+    type Text = String;
+
+    fn read(text: String) -> Result<Self, Problem> {
+        read::queue(&text)
     }
 }
 
-/// The message that an address names.
-pub(super) struct OfMessage(pub(super) MessageId);
+impl InAddress for MessageId {
+    type Text = String;
 
-impl FromRequestParts<Arc<Api>> for OfMessage {
+    fn read(text: String) -> Result<Self, Problem> {
+        read::message(&text)
+    }
+}
+
+impl InAddress for (Name, String) {
+    type Text = (String, String);
+
+    fn read((queue, name): Self::Text) -> Result<Self, Problem> {
+        Ok((read::queue(&queue)?, name))
+    }
+}
+
+impl<T: InAddress> FromRequestParts<Arc<Api>> for Of<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Problem> {
-        let Path(id) = Path::<String>::from_request_parts(parts, api).await?;
-        read::message(&id).map(Self)
+        let Call { api, requester } = Call::from_request_parts(parts, api).await?;
+        let Path(text) = Path::<T::Text>::from_request_parts(parts, &api).await?;
+        Ok(Self(api, requester, T::read(text)?))
     }
 }
 

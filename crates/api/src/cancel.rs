@@ -4,12 +4,9 @@ use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_types::{By, Command, NamedAction};
 
-use super::call::{Answer, Call, OfMessage, RequestBody};
-use super::messages::done_to;
-use super::names::by_name;
-use super::path::Path;
+use super::call::{Answer, Of, OfMessage, OfNamed, RequestBody, done_to};
 use super::problem::Problem;
-use super::read;
+use super::read::by_name;
 use super::types::Cancel;
 
 /// Cancels a message. One that nobody holds is removed. The worker of a reserved one learns of it
@@ -19,8 +16,7 @@ use super::types::Cancel;
     params(("id" = u64, Path)), request_body = Cancel,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already")))]
 pub(super) async fn message(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
+    Of(api, requester, id): OfMessage,
     RequestBody(supplied, _share): RequestBody<Cancel>,
 ) -> Answer {
     let cancel = Box::new(supplied.into_cancel()?);
@@ -34,11 +30,9 @@ pub(super) async fn message(
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Cancel,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already")))]
 pub(super) async fn named(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
+    Of(api, requester, (queue, name)): OfNamed,
     RequestBody(supplied, _share): RequestBody<Cancel>,
 ) -> Answer {
-    let queue = read::queue(&queue)?;
     let action = NamedAction::Cancel(supplied.into_cancel()?);
     let command = by_name(queue.clone(), name, By::Anyone, action);
     api.ask(&requester, command).await?;

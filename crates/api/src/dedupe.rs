@@ -19,49 +19,45 @@ pub struct Dedupe {
     pub on_repeat: Option<Repeat>,
 }
 
-/// Event that ends the memory of a put, besides its time.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Until {
-    /// The end of `window_ms` only.
-    Time,
-    /// Its message is taken; given back, it counts again.
-    Waiting,
-    /// Its message is taken for the first time.
-    Started,
-    /// Its message is gone, archived or buried.
-    Done,
-}
+/// Declares words of requests, and which of the engine's they are.
+macro_rules! choices {
+    ($($(#[$doc:meta])* $vis:vis enum $word:ident of $of:ty {
+        $($(#[$one_doc:meta])* $one:ident = $as:ident,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+        #[serde(rename_all = "lowercase")]
+        $vis enum $word { $($(#[$one_doc])* $one,)* }
 
-impl From<Until> for quintet_types::Scope {
-    fn from(until: Until) -> Self {
-        match until {
-            Until::Time => Self::Window,
-            Until::Waiting => Self::Waiting,
-            Until::Started => Self::Started,
-            Until::Done => Self::Done,
+        impl From<$word> for $of {
+            fn from(word: $word) -> Self {
+                match word { $($word::$one => Self::$as,)* }
+            }
         }
+    )*};
+}
+pub(crate) use choices;
+
+choices! {
+    /// Event that ends the memory of a put, besides its time.
+    pub enum Until of quintet_types::Scope {
+        /// The end of `window_ms` only.
+        Time = Window,
+        /// Its message is taken; given back, it counts again.
+        Waiting = Waiting,
+        /// Its message is taken for the first time.
+        Started = Started,
+        /// Its message is gone, archived or buried.
+        Done = Done,
     }
-}
 
-/// Effect of a put whose deduplication id is remembered.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Repeat {
-    /// It is refused: 409 `duplicate`.
-    Refuse,
-    /// It stores nothing and is answered with the id of the first.
-    First,
-    /// It takes the place of the first if that waits, and is refused else.
-    Replace,
-}
-
-impl From<Repeat> for quintet_types::OnRepeat {
-    fn from(repeat: Repeat) -> Self {
-        match repeat {
-            Repeat::Refuse => Self::Refuse,
-            Repeat::First => Self::First,
-            Repeat::Replace => Self::Replace,
-        }
+    /// Effect of a put whose deduplication id is remembered.
+    pub enum Repeat of quintet_types::OnRepeat {
+        /// It is refused: 409 `duplicate`.
+        Refuse = Refuse,
+        /// It stores nothing and is answered with the id of the first.
+        First = First,
+        /// It takes the place of the first if that waits, and is refused else.
+        Replace = Replace,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 
+use axum::Extension;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -15,12 +16,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call, OfQueue, RequestBody};
-use super::path::Path;
+use super::call::{Answer, Of, OfNamed, OfQueue, RequestBody, done_to};
 use super::problem::Problem;
 use super::read;
 use super::{Api, PAGE_BYTES};
-use quintet_http::{DoneWith, reply};
+use quintet_http::reply;
 
 /// So much of a key is in a cursor, as an address has no room for a long one.
 const CURSOR_BYTES: usize = 1024;
@@ -167,13 +167,9 @@ impl Api {
 }
 
 /// The reply to who ended a lease; the audit names the queue that is held by this.
-pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
-    if let Some(queue) = held {
-        let extensions = response.extensions_mut();
-        extensions.insert(Operation::Hold);
-        extensions.insert(DoneWith(format!("of {queue}")));
-    }
-    response
+pub(super) fn noted(response: Response, held: Option<Name>) -> Response {
+    let operation = held.as_ref().map(|_| Extension(Operation::Hold));
+    (operation, done_to(response, held)).into_response()
 }
 
 fn check(hold_ms: u64) -> Result<(), Problem> {
@@ -189,8 +185,7 @@ fn check(hold_ms: u64) -> Result<(), Problem> {
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/hold", operation_id = "hold_queue", tag = "queues",
     params(("queue" = String, Path)), request_body = HoldFor, responses((status = 204)))]
 pub(super) async fn queue(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
+    Of(api, requester, queue): OfQueue,
     RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
     check(hold_ms)?;
@@ -209,11 +204,9 @@ pub(super) async fn queue(
     params(("queue" = String, Path), ("key" = String, Path)), request_body = HoldFor,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "keys mean nothing in this queue")))]
 pub(super) async fn hold(
-    Call { api, requester }: Call,
-    Path((queue, key)): Path<(String, String)>,
+    Of(api, requester, (queue, key)): OfNamed,
     RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
-    let queue = read::queue(&queue)?;
     check(hold_ms)?;
     let command = Command::Hold {
         queue,
@@ -228,11 +221,7 @@ pub(super) async fn hold(
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/keys/held", operation_id = "list_held_keys", tag = "queues",
     params(("queue" = String, Path), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = HeldKeyPage)))]
-pub(super) async fn list(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn list(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
     let after = query.get("cursor");
     let after = after.map(|text| BASE64_URL_SAFE_NO_PAD.decode(text));

@@ -131,12 +131,9 @@ impl Api {
             text.as_ref()
                 .map(|text| format!("{word} {}", plain(text.as_bytes())))
         };
-        let connection = holder.connection.map(|id| {
-            let protocol = holder
-                .protocol
-                .as_deref()
-                .map(|protocol| format!(" ({protocol})"));
-            format!("connection {id}{}", protocol.unwrap_or_default())
+        let connection = holder.connection.map(|id| match &holder.protocol {
+            Some(protocol) => format!("connection {id} ({protocol})"),
+            None => format!("connection {id}"),
         });
         let known = [
             named("worker", &holder.worker),

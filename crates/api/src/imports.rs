@@ -1,8 +1,5 @@
 //! Messages with all their fields on their way in: what `quintet import` stores.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use hyper::{Method, StatusCode};
@@ -13,14 +10,12 @@ use quintet_types::{
     Attr, Body, Command, Dedupe, Groups, Name, OnRepeat, Outcome, Overrides, Past, Put, PutMore,
     Scope, Verb,
 };
-use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::call::{Answer, Of, OfNamed, OfQueue, RequestBody};
 use super::messages::DEAD_LETTER_QUEUE;
-use super::path::Path;
-use super::problem::Problem;
+use super::problem::{Problem, only};
 use super::records::Came;
 use super::{messages, read};
 
@@ -40,45 +35,15 @@ const ATTR_BYTES: usize = size_of::<(Text, Text)>() + size_of::<Attr>();
 #[serde(deny_unknown_fields)]
 struct Records {
     /// Places in `messages`, and the tokens of what begins there.
-    #[serde(default)]
-    tokens: Few<(usize, String)>,
-    messages: Few<Head>,
+    #[serde(default, deserialize_with = "few")]
+    tokens: Vec<(usize, String)>,
+    #[serde(deserialize_with = "few")]
+    messages: Vec<Head>,
 }
 
-/// A list of at most [`RECORDS_MAX`]; a longer one is not read to its end.
-struct Few<T>(Vec<T>);
-
-impl<T> Default for Few<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
-            type Value = Few<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Few<T>, A::Error> {
-                let mut few = Few::default();
-                while let Some(one) = list.next_element()? {
-                    if few.0.len() == RECORDS_MAX {
-                        return Err(A::Error::custom(format!("{RECORDS_MAX} at most")));
-                    }
-                    few.0.push(one);
-                }
-                Ok(few)
-            }
-        }
-
-        from.deserialize_seq(Read(PhantomData))
-    }
+/// Reads a list of at most [`RECORDS_MAX`].
+fn few<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    read::at_most(from, RECORDS_MAX, |_| format!("{RECORDS_MAX} at most"))
 }
 
 /// A batch of an import that was stored before with the same token.
@@ -116,20 +81,13 @@ fn dedupe(token: &str) -> Dedupe {
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the bodies"),
     responses((status = 201, body = Imported),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn store(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    request: Request,
-) -> Answer {
+pub(super) async fn store(Of(api, requester, queue): OfQueue, request: Request) -> Answer {
     if !requester.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }
     let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
-    let Records {
-        tokens: Few(tokens),
-        messages: Few(messages),
-    } = read::parsed(&line)?;
+    let Records { tokens, messages } = read::parsed(&line)?;
     let attrs: usize = messages.iter().map(|head| head.attrs.len()).sum();
     let puts_bytes = line.len() + messages.len() * MESSAGE_BYTES + attrs * ATTR_BYTES;
     let _puts_room = api.room(puts_bytes as u64)?;
@@ -178,9 +136,8 @@ pub(super) async fn store(
             return Err(Problem::field("messages", detail));
         }
     };
-    let (Outcome::PutMany(ids), _) = api.ask(&requester, Command::PutMany(puts)).await? else {
-        return Err(Problem::unexpected());
-    };
+    let answer = api.ask(&requester, Command::PutMany(puts)).await?;
+    let ids = only!(answer, (Outcome::PutMany(ids), _) => ids);
     let ids = ids.into_iter().map(|id| id.0).collect();
     Ok((StatusCode::CREATED, reply::document(&Imported { ids })).into_response())
 }
@@ -221,18 +178,11 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
 /// Whether messages with this token were imported, within a week.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/imports/{token}", operation_id = "show_import", tag = "messages",
     params(("queue" = String, Path), ("token" = String, Path)), responses((status = 200, body = KnownBatch)))]
-pub(super) async fn show(
-    Call { api, requester }: Call,
-    Path((queue, token)): Path<(String, String)>,
-) -> Answer {
-    let (queue, id) = (read::queue(&queue)?, dedupe(&token).id);
-    let outcome = api
-        .ask(&requester, Command::Remembered { queue, id })
-        .await?;
-    let (Outcome::Put { id, .. }, _) = outcome else {
-        return Err(Problem::unexpected());
-    };
-    Ok(reply::document(&KnownBatch { id: id.0 }))
+pub(super) async fn show(Of(api, requester, (queue, token)): OfNamed) -> Answer {
+    let id = dedupe(&token).id;
+    let command = Command::Remembered { queue, id };
+    let id = only!(api.ask(&requester, command).await?, (Outcome::Put { id, .. }, _) => id.0);
+    Ok(reply::document(&KnownBatch { id }))
 }
 
 /// Settings that a new queue begins with.
@@ -256,8 +206,7 @@ pub(super) struct NewQueue {
 #[utoipa::path(post, path = "/api/v1/queues/{queue}", operation_id = "make_queue", tag = "queues",
     params(("queue" = String, Path)), request_body = NewQueue, responses((status = 201)))]
 pub(super) async fn make(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
+    Of(api, requester, queue): OfQueue,
     RequestBody(new, _share): RequestBody<NewQueue>,
 ) -> Result<StatusCode, Problem> {
     let groups = match new.groups.as_deref() {

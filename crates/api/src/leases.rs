@@ -4,24 +4,25 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
-    BackTo, BulkOp, By, ClientId, Command, Guard, How, Keys, LeaseOwner, LeaseRequest, LeaseTime,
-    ListState, Outcome, Take, Transaction,
+    BackTo, BulkOp, By, ClientId, Command, Keys, LeaseOwner, LeaseRequest, LeaseTime, ListState,
+    Outcome, Take,
 };
 
-use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::call::{Answer, Call, Of, OfQueue, RequestBody};
 use super::gather::Reserve;
-use super::hold::Holds;
 use super::lease_events::{HeldLeases, name_cancelled};
-use super::messages::idempotency_key;
+use super::messages::{idempotency_key, if_still};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{
-    Bury, CancelNotice, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress, Release,
+    Bury, CancelNotice, Ends, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress,
+    Release,
 };
 use super::{Api, bulk, hold, read};
 use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, held, reply};
@@ -51,11 +52,7 @@ pub(super) fn lease_ms(supplied: Option<u64>) -> Result<Option<u64>, Problem> {
         ("max" = Option<u64>, Query, description = "1 to 1000; 100 if left out"),
         ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Leases)))]
-pub(super) async fn list(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn list(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["max", "cursor"], &[])?;
     let after = query.get("cursor").map(bulk::cursor).transpose()?;
     let bulk_op = BulkOp {
@@ -98,11 +95,7 @@ pub(super) async fn list(
         ("Quintet-Leases" = Option<String>, Header, description = "leases that the worker holds, up to 32, with commas; those whose messages are cancelled are in the reply's header `Quintet-Cancelled`")),
     request_body = Reserve,
     responses((status = 200, body = Page, description = "no messages: there were none in time")))]
-pub(super) async fn reserve(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    request: Request,
-) -> Answer {
+pub(super) async fn reserve(Of(api, requester, queue): OfQueue, request: Request) -> Answer {
     // Others' keys are others.
     let token = idempotency_key(request.headers())?
         .map(|key| format!("{:?} {key}", requester.principal()).into_bytes());
@@ -155,7 +148,7 @@ pub(super) async fn reserve(
     let (undo, queue) = api
         .take(&requester, take, gather, consumer, connection_slot)
         .await?;
-    let waited = waits.map(|since| Waited(since.elapsed()));
+    let waited = waits.map(|since| Extension(Waited(since.elapsed())));
     let now = api.client_api.now();
     // The messages are there, and are copied into the reply.
     let sizes = undo.messages().iter().map(|message| {
@@ -169,13 +162,9 @@ pub(super) async fn reserve(
         .collect();
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
-    response.extensions_mut().insert(Leaving::new(undo));
     api.notify_cancelled(&requester, held_leases, &mut response)
         .await;
-    if let Some(waited) = waited {
-        response.extensions_mut().insert(waited);
-    }
-    Ok(response)
+    Ok((waited, Extension(Leaving::new(undo)), response).into_response())
 }
 
 /// The name of a worker, as it says, or its `User-Agent`.
@@ -201,8 +190,9 @@ pub(super) fn cancel_response(outcome: &Outcome) -> Response {
 
 impl Api {
     /// Ends the lease of this token.
-    async fn end(&self, requester: &Requester, token: &str, how: How, holds: Holds) -> Answer {
-        let settle = hold::settle(how, holds)?;
+    async fn end(&self, requester: &Requester, token: &str, end: impl Ends) -> Answer {
+        let holds = end.holds();
+        let settle = hold::settle(end.how()?, holds)?;
         let held = self.to_be_held(token, holds).await;
         let response = self.settle(requester, token, settle).await?;
         Ok(hold::noted(response, held))
@@ -216,14 +206,8 @@ impl Api {
         command: impl FnOnce(quintet_types::MessageId) -> Command,
     ) -> Result<Response, Problem> {
         let (id, seen) = read::lease(token)?;
-        let seen = Some(seen);
-        let transaction = Transaction {
-            guards: vec![Guard::Message { id, seen }],
-            then: Some(Box::new(command(id))),
-            ..Transaction::default()
-        };
-        let requested = self.ask(requester, Command::Transaction(Box::new(transaction)));
-        match requested.await {
+        let command = if_still(id, seen, command(id));
+        match self.ask(requester, command).await {
             Ok((outcome, _)) => {
                 let outcome = outcome.of_command();
                 let mut response = cancel_response(&outcome);
@@ -240,56 +224,31 @@ impl Api {
     }
 }
 
-/// The message is done, and gone or kept with its result.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/finish", tag = "leases",
-    params(("token" = String, Path)), request_body = Finish,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
-pub(super) async fn finish(
-    Call { api, requester }: Call,
-    Path(token): Path<String>,
-    RequestBody(supplied, _share): RequestBody<Finish>,
-) -> Answer {
-    let holds = supplied.holds();
-    api.end(&requester, &token, supplied.how()?, holds).await
+macro_rules! ends {
+    ($($(#[$doc:meta])* $end:ident $path:tt $body:ident;)*) => {$(
+        $(#[$doc])*
+        #[utoipa::path(post, path = $path, tag = "leases",
+            params(("token" = String, Path)), request_body = $body,
+            responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
+        pub(super) async fn $end(
+            Call { api, requester }: Call,
+            Path(token): Path<String>,
+            RequestBody(end, _share): RequestBody<$body>,
+        ) -> Answer {
+            api.end(&requester, &token, end).await
+        }
+    )*};
 }
 
-/// The message goes back to its queue.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/release", tag = "leases",
-    params(("token" = String, Path)), request_body = Release,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
-pub(crate) async fn release(
-    Call { api, requester }: Call,
-    Path(token): Path<String>,
-    RequestBody(supplied, _share): RequestBody<Release>,
-) -> Answer {
-    let holds = supplied.holds();
-    api.end(&requester, &token, supplied.how(), holds).await
-}
-
-/// The try failed: the message rests and is tried again, or not, as the queue's policy says.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/fail", tag = "leases",
-    params(("token" = String, Path)), request_body = Fail,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
-pub(super) async fn fail(
-    Call { api, requester }: Call,
-    Path(token): Path<String>,
-    RequestBody(supplied, _share): RequestBody<Fail>,
-) -> Answer {
-    api.end(&requester, &token, supplied.how(), Holds::default())
-        .await
-}
-
-/// The message is set aside until somebody acts.
-#[utoipa::path(post, path = "/api/v1/leases/{token}/bury", tag = "leases",
-    params(("token" = String, Path)), request_body = Bury,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
-pub(super) async fn bury(
-    Call { api, requester }: Call,
-    Path(token): Path<String>,
-    RequestBody(supplied, _share): RequestBody<Bury>,
-) -> Answer {
-    api.end(&requester, &token, supplied.how(), Holds::default())
-        .await
+ends! {
+    /// The message is done, and gone or kept with its result.
+    finish "/api/v1/leases/{token}/finish" Finish;
+    /// The message goes back to its queue.
+    release "/api/v1/leases/{token}/release" Release;
+    /// The try failed: the message rests and is tried again, or not, as the queue's policy says.
+    fail "/api/v1/leases/{token}/fail" Fail;
+    /// The message is set aside until somebody acts.
+    bury "/api/v1/leases/{token}/bury" Bury;
 }
 
 /// Says how far the work has come; the message and the leases of its queue show it.

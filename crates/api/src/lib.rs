@@ -73,9 +73,14 @@ pub use messages::SMALL;
 pub use operations::around;
 pub use over::Group;
 pub use path::Path;
+use problem::only;
 pub use problem::{Problem, in_a_line};
-use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, Waits};
+use quintet_http::Problem::NoMemory;
+use quintet_http::{
+    App, Attempt, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, or_never,
+};
 pub use read::{DURATION_MAX_MS, version};
+use results::Place;
 pub use schedules::{Schedule, nexts};
 pub use setup::version as version_of_setup;
 pub use types::NewMessage;
@@ -186,13 +191,7 @@ impl Api {
     ) -> Result<(Undo, Name), Problem> {
         let client = requester.client.as_deref();
         let waits = client.filter(|_| take.wait != Wait::No || gather.is_some());
-        let apart = connection_slot
-            .filter(|_| waits.is_some())
-            .map(|connection_slot| {
-                let apart = connection_slot.waits(Waits::Poll);
-                apart.ok_or_else(Problem::too_many_polls)
-            });
-        let _apart = apart.transpose()?;
+        let _apart = Place::at(connection_slot).wait(waits)?;
         let _in_line = match waits {
             Some(_) => self.room(take.bytes_in_line())?,
             None => None,
@@ -252,18 +251,8 @@ impl Api {
             waits,
             attempt,
         } = *reserve_client;
-        let replaced = async {
-            match attempt {
-                Some(attempt) => attempt.is_replaced().await,
-                None => pending().await,
-            }
-        };
-        let stop = async {
-            match waits {
-                Some(client) => either(client.is_let_go(), replaced).await,
-                None => pending().await,
-            }
-        };
+        let replaced = or_never(attempt.map(Attempt::is_replaced));
+        let stop = or_never(waits.map(|client| either(client.is_let_go(), replaced)));
         let answered = self.hear(caller, client, Command::Take(take), stop).await;
         let (outcome, name) = allowed(answered)?;
         // Any other outcome: it waited in vain.
@@ -279,13 +268,9 @@ impl Api {
     /// # Errors
     /// There is none.
     pub fn room(&self, bytes: u64) -> Result<Option<Share>, Problem> {
-        let Some(memory) = &self.app.settings().memory else {
-            return Ok(None);
-        };
-        let share = memory.take(bytes);
-        share
-            .map(Some)
-            .ok_or_else(|| quintet_http::Problem::NoMemory.into())
+        let memory = self.app.settings().memory.as_ref();
+        let share = memory.map(|memory| memory.take(bytes).ok_or(NoMemory));
+        Ok(share.transpose()?)
     }
 
     /// Does one slice of an operation on the messages of a queue.
@@ -293,13 +278,9 @@ impl Api {
     /// # Errors
     /// The shards' error.
     pub async fn slice(&self, requester: &Requester, bulk_op: BulkOp) -> Result<BulkDone, Problem> {
-        match self
-            .ask(requester, Command::BulkOp(Box::new(bulk_op)))
-            .await?
-        {
-            (Outcome::BulkDone(bulk_done), _) => Ok(*bulk_done),
-            _ => Err(Problem::unexpected()),
-        }
+        let command = Command::BulkOp(Box::new(bulk_op));
+        let answer = self.ask(requester, command).await?;
+        Ok(only!(answer, (Outcome::BulkDone(bulk_done), _) => *bulk_done))
     }
 
     /// Looks through a slice of a queue, of 1 MiB or one message more.
@@ -311,19 +292,13 @@ impl Api {
         requester: &Requester,
         bulk_op: BulkOp,
     ) -> Result<(BulkDone, Option<Share>), Problem> {
-        let room = self.room(u64::from(bulk_op.max) * ROW_BYTES)?;
+        let mut room = self.room(u64::from(bulk_op.max) * ROW_BYTES)?;
         let queue = bulk_op.queue.clone();
         let bulk_done = self.slice(requester, bulk_op).await;
         let bulk_done = bulk_done.map_err(|problem| problem.of_queue(&queue))?;
         // As it is, as it is shown, and as text, which has six letters for some.
-        let held: u64 = bulk_done.messages.iter().map(|m| 8 * m.extra_bytes()).sum();
-        let room = match room {
-            Some(mut room) => match room.grow(held) {
-                true => Some(room),
-                false => return Err(quintet_http::Problem::NoMemory.into()),
-            },
-            None => None,
-        };
+        let held = bulk_done.messages.iter().map(|m| 8 * m.extra_bytes());
+        grow(&mut room, held.sum())?;
         Ok((bulk_done, room))
     }
 
@@ -413,12 +388,20 @@ where
     Ok(quintet_http::reply::blocking(ask).await?)
 }
 
+/// Takes so many bytes more for a list.
+///
+/// # Errors
+/// There is no memory left.
+fn grow(room: &mut Option<Share>, bytes: u64) -> Result<(), Problem> {
+    match room.as_mut().is_none_or(|room| room.grow(bytes)) {
+        true => Ok(()),
+        false => Err(NoMemory.into()),
+    }
+}
+
 /// Returns when the client ends its side of the connection, and when the server stops.
 async fn let_go(client: Option<&Client>) {
-    match client {
-        Some(client) => client.is_let_go().await,
-        None => pending().await,
-    }
+    or_never(client.map(Client::is_let_go)).await;
 }
 
 /// Returns with the first of both.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::{HeaderMap, StatusCode, Uri};
@@ -17,14 +18,13 @@ use quintet_types::{
     ReplyTo, Tie, Transaction, Verb, When,
 };
 
-use super::call::{Answer, Call, OfMessage, OfQueue, RequestBody, tagged};
-use super::path::Path;
+use super::call::{Answer, Of, OfMessage, OfQueue, RequestBody, done_to, tagged};
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
-use super::results::Stored;
+use super::results::{Ended, Stored};
 use super::types::{Changes, MessageView, NewMessage, Page, Puts, Target};
 use super::{Api, blocking, bulk, read, results};
-use quintet_http::{DoneWith, Requester, Waited, download, reply};
+use quintet_http::{Requester, Waited, download, reply};
 
 /// Length of a token that a client gives.
 pub(super) const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 1..=255;
@@ -40,11 +40,7 @@ pub const SMALL: usize = 64 << 10;
     responses((status = 201, body = Stored),
         (status = 503, body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn put(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    request: Request,
-) -> Answer {
+pub(super) async fn put(Of(api, requester, queue): OfQueue, request: Request) -> Answer {
     let token = idempotency_key(request.headers())?;
     let trace = trace_context(request.headers());
     // A wait has its place before anything is stored.
@@ -105,15 +101,16 @@ pub(super) async fn put(
     };
     let began = Instant::now();
     let result = match (wait_ms, &ids[..]) {
-        (1.., &[id]) => Some(api.result_of_put(&requester, MessageId(id), wait_ms).await),
+        (1.., &[id]) => {
+            // The put is done: an error of the wait is no error of the request.
+            let ended = api.result_of(&requester, MessageId(id), wait_ms).await;
+            Some(ended.unwrap_or_else(|_| Ended::pending(MessageId(id))))
+        }
         _ => None,
     };
-    let mut response = reply::document(&Stored { ids, result });
-    if wait_ms > 0 {
-        response.extensions_mut().insert(Waited(began.elapsed()));
-    }
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let waited = (wait_ms > 0).then(|| Extension(Waited(began.elapsed())));
+    let stored = reply::document(&Stored { ids, result });
+    Ok((StatusCode::CREATED, waited, stored).into_response())
 }
 
 /// Names the queue that a dead letter goes back to.
@@ -338,14 +335,8 @@ impl Api {
         if read::version(&message) != version {
             return Err(Problem::changed());
         }
-        let seen = Some(MessageVersion::of(&message));
-        let transaction = Transaction {
-            guards: vec![Guard::Message { id, seen }],
-            then: Some(Box::new(command)),
-            ..Transaction::default()
-        };
-        let answer = self.ask(requester, Command::Transaction(Box::new(transaction)));
-        match answer.await {
+        let command = if_still(id, MessageVersion::of(&message), command);
+        match self.ask(requester, command).await {
             Ok((outcome, _)) => Ok(outcome.of_command()),
             Err(problem) if problem.code == "conflict" => Err(Problem::changed()),
             Err(problem) => Err(problem),
@@ -363,20 +354,15 @@ impl Api {
         ("older_ms" = Option<u64>, Query), ("batch" = Option<String>, Query, description = "members of this batch"), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
         ("cursor" = Option<String>, Query)),
     responses((status = 200, body = Page)))]
-pub(super) async fn browse(
-    Call { api, requester }: Call,
-    Path(queue): Path<String>,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn browse(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, FILTER, &["header"])?;
-    let bulk_op = bulk_op(&queue, &query)?;
-    let name = bulk_op.queue.clone();
+    let bulk_op = bulk_op(queue.clone(), &query)?;
     let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
     let now = api.client_api.now();
     let shown = bulk_done.messages.iter();
     Ok(reply::document(&Page {
         messages: shown
-            .map(|message| MessageView::of(message, &name, now))
+            .map(|message| MessageView::of(message, &queue, now))
             .collect(),
         cursor: bulk_done.next.map(bulk::cursor_text),
     }))
@@ -399,7 +385,7 @@ pub(super) const FILTER: &[&str] = &[
 ];
 
 /// The bulk operation of such a query.
-pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Problem> {
+pub(super) fn bulk_op(queue: Name, query: &read::Query) -> Result<BulkOp, Problem> {
     let pair = |text: &str| {
         let (name, value) = text.split_once('=')?;
         Some((name.as_bytes().into(), value.as_bytes().into()))
@@ -407,7 +393,6 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
     let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
     let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
     let named = |name, base64| read::bytes_of(name, query.get(name), query.get(base64));
-    let queue = read::queue(queue)?;
     Ok(BulkOp {
         max: bulk::rows(&queue, read::page_size(query)?),
         queue,
@@ -431,11 +416,7 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
 /// A message, whatever its state.
 #[utoipa::path(get, path = "/api/v1/messages/{id}", tag = "messages",
     params(("id" = u64, Path)), responses((status = 200, body = MessageView, headers(("ETag" = String)))))]
-pub(super) async fn show(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn show(Of(api, requester, id): OfMessage, uri: Uri) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let (message, queue) = api.message(&requester, id).await?;
     let shown = MessageView::of(&message, &queue, api.client_api.now());
@@ -446,11 +427,7 @@ pub(super) async fn show(
 #[utoipa::path(get, path = "/api/v1/messages/{id}/body", operation_id = "show_body", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>)))]
-pub(crate) async fn body(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    uri: Uri,
-) -> Answer {
+pub(crate) async fn body(Of(api, requester, id): OfMessage, uri: Uri) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let (message, _) = api.message(&requester, id).await?;
     let client_api = Arc::clone(&api.client_api);
@@ -464,8 +441,7 @@ pub(crate) async fn body(
     responses((status = 200, body = Stored),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn edit(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
+    Of(api, requester, id): OfMessage,
     headers: HeaderMap,
     RequestBody(changes, _share): RequestBody<Changes>,
 ) -> Answer {
@@ -509,11 +485,7 @@ pub(super) async fn edit(
 /// it was seen.
 #[utoipa::path(delete, path = "/api/v1/messages/{id}", tag = "messages",
     params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), responses((status = 204)))]
-pub(super) async fn remove(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    headers: HeaderMap,
-) -> Answer {
+pub(super) async fn remove(Of(api, requester, id): OfMessage, headers: HeaderMap) -> Answer {
     let queue = api.queue_of(&requester, id).await;
     let by = By::Anyone;
     let command = Command::Delete { id, by };
@@ -525,7 +497,7 @@ pub(super) async fn remove(
 /// Makes a buried or delayed message ready.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/kick", tag = "messages",
     params(("id" = u64, Path)), responses((status = 204)))]
-pub(super) async fn kick(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
+pub(super) async fn kick(Of(api, requester, id): OfMessage) -> Answer {
     api.change_message(&requester, id, Command::KickId(id))
         .await
 }
@@ -533,7 +505,7 @@ pub(super) async fn kick(Call { api, requester }: Call, OfMessage(id): OfMessage
 /// Sends a dead letter back to the queue it came from, where it is as new.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/redrive", tag = "messages",
     params(("id" = u64, Path)), responses((status = 204)))]
-pub(super) async fn redrive(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
+pub(super) async fn redrive(Of(api, requester, id): OfMessage) -> Answer {
     api.change_message(&requester, id, Command::Redrive(id))
         .await
 }
@@ -542,8 +514,7 @@ pub(super) async fn redrive(Call { api, requester }: Call, OfMessage(id): OfMess
 #[utoipa::path(post, path = "/api/v1/messages/{id}/move", operation_id = "move_message", tag = "messages",
     params(("id" = u64, Path)), request_body = Target, responses((status = 204)))]
 pub(super) async fn transfer(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
+    Of(api, requester, id): OfMessage,
     RequestBody(Target { to }, _share): RequestBody<Target>,
 ) -> Answer {
     let to = read::queue(&to).map_err(|_| Problem::field("to", read::NOT_A_QUEUE))?;
@@ -551,12 +522,12 @@ pub(super) async fn transfer(
         .await
 }
 
-/// The reply to an operation on a message, whose queue the audit tells.
-pub(super) fn done_to(mut response: Response, queue: Option<Name>) -> Response {
-    if let Some(queue) = queue {
-        response
-            .extensions_mut()
-            .insert(DoneWith(format!("of {queue}")));
-    }
-    response
+/// Does it if the message still is as it was seen.
+pub(super) fn if_still(id: MessageId, seen: MessageVersion, command: Command) -> Command {
+    let seen = Some(seen);
+    Command::Transaction(Box::new(Transaction {
+        guards: vec![Guard::Message { id, seen }],
+        then: Some(Box::new(command)),
+        ..Transaction::default()
+    }))
 }

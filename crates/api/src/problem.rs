@@ -80,6 +80,8 @@ problems! {
     /// The settings are others than the client has seen.
     pub(crate) settings_changed PRECONDITION_FAILED "changed"
         "the settings have changed: get them again";
+    /// A lease's token is of no lease there is.
+    pub(crate) lease_over CONFLICT "lease_over" "the lease is over";
 }
 
 impl Problem {
@@ -231,11 +233,6 @@ impl Problem {
         }
     }
 
-    /// A lease's token is of no lease there is.
-    pub(crate) fn lease_over() -> Self {
-        Self::new(StatusCode::CONFLICT, LEASE_OVER, "the lease is over")
-    }
-
     /// Somebody works on the message.
     pub(crate) fn reserved(id: MessageId, holder: &str) -> Self {
         let detail = format!("message {} is reserved by {holder}", id.0);
@@ -342,11 +339,10 @@ impl From<quintet_http::Problem> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let json = serde_json::to_string(&self).unwrap_or_default();
-        let mut response = Response::new(Body::from(json));
-        *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let typed = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(CONTENT_TYPE, typed);
+        let typed = [(CONTENT_TYPE, "application/problem+json")];
+        let mut response = (status, typed, Body::from(json)).into_response();
         if [
             CommandError::Unavailable.code(),
             "too_many_streams",
@@ -382,6 +378,18 @@ pub fn in_a_line(why: &str) -> String {
     let cut = value("invalid type: ").or_else(|| value("invalid value: "));
     cut.unwrap_or(line)
 }
+
+/// What is in an answer of this kind; another kind ends the function with a problem.
+macro_rules! only {
+    ($answer:expr, $kind:pat => $value:expr) => {{
+        let $kind = $answer else {
+            return Err($crate::Problem::unexpected());
+        };
+        $value
+    }};
+}
+
+pub(crate) use only;
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,13 @@
 //! Queues: lists, numbers, pauses, an end.
 
+use axum::Extension;
 use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::{Did, SetBy};
 use quintet_types::{Command, Name, Operation, Outcome, Pattern, QueueStats, Tags};
 use serde_json::Value;
 
-use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::call::{Answer, Call, Of, OfQueue, RequestBody};
 use super::problem::Problem;
 use super::types::{Child, Dropped, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
@@ -43,11 +44,7 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
 /// Numbers of a queue: what it holds, and what went through it.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}", tag = "queues",
     params(("queue" = String, Path)), responses((status = 200, body = Object)))]
-pub(super) async fn show(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn show(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let stats = api.queue_stats(&requester, &queue).await?;
     let mut shown = api.queue(&stats);
@@ -69,11 +66,7 @@ pub(super) async fn show(
 /// started, and beyond `history_queues`.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/history", operation_id = "show_history", tag = "queues",
     params(("queue" = String, Path)), responses((status = 200, body = PastOfQueue)))]
-pub(super) async fn history(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn history(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     // Whether it is there, and may be seen.
     api.queue_stats(&requester, &queue).await?;
@@ -88,8 +81,7 @@ pub(super) async fn history(
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/children", tag = "queues",
     params(("queue" = String, Path)), request_body = Child, responses((status = 200, body = Named)))]
 pub(super) async fn join(
-    Call { api, requester }: Call,
-    OfQueue(parent): OfQueue,
+    Of(api, requester, parent): OfQueue,
     RequestBody(Child { name }, _share): RequestBody<Child>,
 ) -> Answer {
     let child = parent.child(&read::queue(&name)?);
@@ -109,7 +101,7 @@ pub(super) async fn join(
 /// released.
 #[utoipa::path(delete, path = "/api/v1/queues/{queue}", tag = "queues",
     params(("queue" = String, Path)), responses((status = 204)))]
-pub(super) async fn remove(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
+pub(super) async fn remove(Of(api, requester, queue): OfQueue) -> Answer {
     let (dropped, _) = api.ask(&requester, Command::Drop(queue)).await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Outcome::Count(count) = dropped {
@@ -142,28 +134,20 @@ pub(super) async fn remove_many(Call { api, requester }: Call, uri: Uri) -> Answ
         Ok((Outcome::Dropped(dropped), _)) => dropped,
         Ok(_) => return Err(Problem::unexpected()),
         Err(problem) => {
-            let mut response = problem.into_response();
-            response
-                .extensions_mut()
-                .insert(DoneWith(format!("of {pattern}")));
-            return Ok(response);
+            let with = DoneWith(format!("of {pattern}"));
+            return Ok((Extension(with), problem).into_response());
         }
     };
-    let mut response = reply::document(&Dropped {
+    let work = dry_run.then_some(Extension(Operation::Work));
+    let (did, with) = (Did::to(dropped.messages), DoneWith(format!("of {pattern}")));
+    let done = (!dry_run).then_some((Extension(did), Extension(with)));
+    let dropped = reply::document(&Dropped {
         queues: dropped.queues,
         messages: dropped.messages,
         passed: dropped.passed,
         cursor: dropped.next.map(cursor),
     });
-    let extensions = response.extensions_mut();
-    match dry_run {
-        true => drop(extensions.insert(Operation::Work)),
-        false => {
-            extensions.insert(Did::to(dropped.messages));
-            extensions.insert(DoneWith(format!("of {pattern}")));
-        }
-    }
-    Ok(response)
+    Ok((work, done, dropped).into_response())
 }
 
 /// Where a list of queues goes on, from its query.
@@ -184,8 +168,7 @@ fn cursor((shard, at): (u8, u32)) -> String {
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/pause", tag = "queues",
     params(("queue" = String, Path)), request_body = PauseFor, responses((status = 204)))]
 pub(super) async fn pause(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
+    Of(api, requester, queue): OfQueue,
     RequestBody(PauseFor { for_ms }, _share): RequestBody<PauseFor>,
 ) -> Answer {
     if for_ms == Some(0) {
@@ -198,6 +181,6 @@ pub(super) async fn pause(
 /// Ends a pause.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/resume", tag = "queues",
     params(("queue" = String, Path)), responses((status = 204)))]
-pub(super) async fn resume(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
+pub(super) async fn resume(Of(api, requester, queue): OfQueue) -> Answer {
     api.pause(&requester, queue, Some(0)).await
 }

@@ -11,7 +11,8 @@ use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
 use percent_encoding::percent_decode_str;
 use quintet_types::{
-    BatchId, ListState, Message, MessageId, MessageVersion, Name, QueueId, State, Wait,
+    BatchId, By, ByName, Command, ListState, Message, MessageId, MessageVersion, Name, NamedAction,
+    QueueId, State, Wait,
 };
 use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor,
@@ -131,15 +132,26 @@ pub(super) fn not_so_many(count: usize) -> String {
     format!("takes 1 to {PUTS_MAX} messages; not {count}")
 }
 
-/// Reads as many messages as a put takes; for `deserialize_with`. Those behind them are only
-/// counted.
+/// Reads as many messages as a put takes; for `deserialize_with`.
 ///
 /// # Errors
 /// There are more; or one is wrong.
 pub(super) fn few<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
-    struct Read<T>(PhantomData<T>);
+    at_most(from, PUTS_MAX, not_so_many)
+}
+
+/// Reads a list of `most`; those behind them are only counted.
+///
+/// # Errors
+/// There are more, as `too_many` says of their number; or one is wrong.
+pub(super) fn at_most<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+    most: usize,
+    too_many: fn(usize) -> String,
+) -> Result<Vec<T>, D::Error> {
+    struct Read<T>(usize, fn(usize) -> String, PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
         type Value = Vec<T>;
@@ -149,10 +161,11 @@ pub(super) fn few<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let Self(most, too_many, _) = self;
             let mut few = Vec::new();
-            while few.len() < PUTS_MAX {
+            while few.len() < most {
                 match list.next_element()? {
-                    Some(message) => few.push(message),
+                    Some(one) => few.push(one),
                     None => return Ok(few),
                 }
             }
@@ -160,14 +173,14 @@ pub(super) fn few<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
             while list.next_element::<IgnoredAny>()?.is_some() {
                 count += 1;
             }
-            match count > PUTS_MAX {
-                true => Err(A::Error::custom(not_so_many(count))),
+            match count > most {
+                true => Err(A::Error::custom(too_many(count))),
                 false => Ok(few),
             }
         }
     }
 
-    from.deserialize_seq(Read(PhantomData))
+    from.deserialize_seq(Read(most, too_many, PhantomData))
 }
 
 /// Reads a duration; for `deserialize_with`.
@@ -282,6 +295,14 @@ pub(super) fn page_size(query: &Query) -> Result<u32, Problem> {
     }
 }
 
+/// The same for lists that call it `limit`.
+pub(super) fn limit(query: &Query) -> Result<u32, Problem> {
+    match query.number("limit", PAGE_MAX) {
+        Err(_) | Ok(Some(0)) => Err(Problem::field("limit", "takes a number from 1 to 1000")),
+        Ok(max) => Ok(u32::try_from(max.unwrap_or(100)).unwrap_or(u32::MAX)),
+    }
+}
+
 /// A queue of the address: as it is shown everywhere, other bytes than
 /// printable ASCII as `\xNN`.
 pub(super) fn queue(text: &str) -> Result<Name, Problem> {
@@ -319,6 +340,19 @@ pub(super) fn wait(ms: u64) -> Result<Wait, Problem> {
     }
 }
 
+/// The command for the reserved message of this name; of several the one whose lease has run
+/// longest.
+pub(super) fn by_name(queue: Name, name: String, by: By, action: NamedAction) -> Command {
+    let queue = Some(queue);
+    let name = name.into_bytes().into();
+    Command::ByName(Box::new(ByName {
+        queue,
+        name,
+        by,
+        action,
+    }))
+}
+
 /// The batch of a filter.
 pub(super) fn batch(text: Option<&str>) -> Result<Option<BatchId>, Problem> {
     match text.map(BatchId::parse) {
@@ -351,18 +385,11 @@ pub(super) fn bytes_of(
 
 /// A state by its name.
 pub(super) fn state(text: &str) -> Result<ListState, Problem> {
-    Ok(match text {
-        "ready" => ListState::Ready,
-        "delayed" => ListState::Delayed,
-        "reserved" => ListState::Reserved,
-        "buried" => ListState::Buried,
-        "prepared" => ListState::Prepared,
-        "archived" => ListState::Archived,
-        _ => {
-            let states = "takes ready, delayed, reserved, buried, prepared or archived";
-            return Err(Problem::field("state", states));
-        }
-    })
+    let state = ListState::ALL
+        .into_iter()
+        .find(|state| state.word() == text);
+    let states = "takes ready, delayed, reserved, buried, prepared or archived";
+    state.ok_or_else(|| Problem::field("state", states))
 }
 
 /// The seen state of a message, and its id, as one word: a lease's token, and without the id the

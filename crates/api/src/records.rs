@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
@@ -19,16 +20,14 @@ use quintet_http::{
     ConnectionSlot, Consumer, Leaving, Payer, Requester, Waited, download, held, reply, upload,
 };
 use quintet_types::{
-    Body, Bound, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take,
-    Verb,
+    Body, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take, Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfMessage, OfQueue};
-use super::path::Path;
-use super::problem::Problem;
+use super::call::{Answer, Call, Of, OfMessage, OfQueue};
+use super::problem::{Problem, only};
 use super::types::NewMessage;
 use super::uploads::is_slow;
 use super::{Api, blocking, bulk, messages, read};
@@ -114,11 +113,7 @@ fn lease_reported(lease: &Lease) -> Value {
         .map(|until| until.0.saturating_sub(lease.span_ms));
     json!({
         "holder": lease.client_id.0,
-        "bound": match lease.bound {
-            Bound::Connection => "connection",
-            Bound::Process => "process",
-            Bound::Time => "time",
-        },
+        "bound": lease.bound.word(),
         "since_ms": since,
         "until_ms": lease.until.map(|until| until.0),
     })
@@ -130,11 +125,7 @@ fn lease_reported(lease: &Lease) -> Value {
     params(("queue" = String, Path), ("bodies" = Option<String>, Query, description = "whole or start"),
         ("state" = Option<String>, Query), ("cursor" = Option<String>, Query), ("max" = Option<u64>, Query)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
-pub(super) async fn list(
-    Call { api, requester }: Call,
-    Path(queue): Path<String>,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn list(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let known = [messages::FILTER, &["bodies"]].concat();
     let query = read::Query::of(&uri, &known, &["header"])?;
     let bodies = match query.get("bodies") {
@@ -142,8 +133,7 @@ pub(super) async fn list(
         Some("start") => Bodies::Start,
         Some(_) => return Err(Problem::field("bodies", "takes whole or start")),
     };
-    let bulk_op = messages::bulk_op(&queue, &query)?;
-    let name = bulk_op.queue.clone();
+    let bulk_op = messages::bulk_op(queue.clone(), &query)?;
     let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
     let mut leases = bulk_done.leases.iter();
     let all = bulk_done.messages.iter().map(|message| {
@@ -153,7 +143,7 @@ pub(super) async fn list(
     // An export has no cancelled messages: an import would bring them back.
     let all = all.filter(|(message, _)| bodies == Bodies::Start || message.cancelled().is_none());
     let cursor = bulk_done.next.map(bulk::cursor_text);
-    records(&api, all, &name, bodies, cursor)
+    records(&api, all, &queue, bodies, cursor)
 }
 
 /// The message that is next in a queue, or due or buried first, with all that is known of it and
@@ -161,11 +151,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/peek", operation_id = "peek_queue", tag = "messages",
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed or buried")),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
-pub(super) async fn peek(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn peek(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["state"], &[])?;
     let peek = match query.get("state").unwrap_or("ready") {
         "ready" => Peek::Ready(queue),
@@ -180,7 +166,7 @@ pub(super) async fn peek(
 #[utoipa::path(get, path = "/api/v1/messages/{id}/record", operation_id = "show_record", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
-pub(super) async fn show(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
+pub(super) async fn show(Of(api, requester, id): OfMessage) -> Answer {
     seen(&api, &requester, Peek::Id(id)).await
 }
 
@@ -208,11 +194,7 @@ struct Put {
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the body"),
     responses((status = 201, body = Put),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn put(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    request: Request,
-) -> Answer {
+pub(super) async fn put(Of(api, requester, queue): OfQueue, request: Request) -> Answer {
     if !requester.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(CommandError::NotPermitted));
     }
@@ -235,10 +217,7 @@ pub(super) async fn put(
         more.token_sum = (read::sum(&line) ^ u64::from_be_bytes(body)).max(1);
     }
     let requested = api.ask(&requester, Command::Put(put)).await?;
-    let (Outcome::Put { id, fresh }, _) = requested else {
-        return Err(Problem::unexpected());
-    };
-    let put = Put { id: id.0, fresh };
+    let put = only!(requested, (Outcome::Put { id, fresh }, _) => Put { id: id.0, fresh });
     Ok((StatusCode::CREATED, reply::document(&put)).into_response())
 }
 
@@ -436,12 +415,8 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
     let (undo, queue) = api
         .take(&requester, take, None, consumer, connection_slot)
         .await?;
-    let waited = waits.map(|since| Waited(since.elapsed()));
+    let waited = waits.map(|since| Extension(Waited(since.elapsed())));
     let all = undo.messages().iter().map(|message| (message, None));
-    let mut response = records(&api, all, &queue, Bodies::Whole, None)?;
-    response.extensions_mut().insert(Leaving::new(undo));
-    if let Some(waited) = waited {
-        response.extensions_mut().insert(waited);
-    }
-    Ok(response)
+    let records = records(&api, all, &queue, Bodies::Whole, None)?;
+    Ok((waited, Extension(Leaving::new(undo)), records).into_response())
 }

@@ -6,13 +6,13 @@ use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_client::ACT_STEP;
 use quintet_types::{
-    BackTo, BulkOp, By, Caller, ClientId, Command, Guard, How, ListState, Message, MessageId,
-    MessageVersion, Operation, Outcome, Transaction, When,
+    BackTo, BulkOp, By, Caller, ClientId, Command, How, ListState, Message, MessageId,
+    MessageVersion, Operation, Outcome, When,
 };
 use tokio::task::JoinSet;
 
-use super::call::{Answer, Call, OfMessage, OfQueue, RequestBody};
-use super::messages::done_to;
+use super::call::{Answer, Call, Of, OfMessage, OfQueue, RequestBody, done_to};
+use super::messages::if_still;
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Released};
@@ -58,7 +58,7 @@ impl Api {
 #[utoipa::path(post, path = "/api/v1/messages/{id}/release", operation_id = "release_message", tag = "leases",
     params(("id" = u64, Path)),
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is not reserved")))]
-pub(super) async fn of_message(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
+pub(super) async fn of_message(Of(api, requester, id): OfMessage) -> Answer {
     let queue = api.queue_of(&requester, id).await;
     api.release(&requester, id).await?;
     Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
@@ -68,8 +68,7 @@ pub(super) async fn of_message(Call { api, requester }: Call, OfMessage(id): OfM
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/leases/release", operation_id = "release_leases_of_queue", tag = "leases",
     params(("queue" = String, Path)), request_body = Released, responses((status = 200, body = Acted)))]
 pub(super) async fn of_queue(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
+    Of(api, requester, queue): OfQueue,
     RequestBody(supplied, _share): RequestBody<Released>,
 ) -> Answer {
     let mut bulk_op = BulkOp::show(queue, ListState::Reserved, ACT_STEP);
@@ -104,14 +103,9 @@ pub(super) async fn of_queue(
 
 /// Ends the lease that was seen, and no later one.
 fn guarded(message: &Message) -> Command {
-    let id = message.id;
-    let (by, how) = (By::Anyone, back());
-    let seen = Some(MessageVersion::of(message));
-    Command::Transaction(Box::new(Transaction {
-        guards: vec![Guard::Message { id, seen }],
-        then: Some(Box::new(Command::Settle { id, by, how })),
-        ..Transaction::default()
-    }))
+    let (id, by, how) = (message.id, By::Anyone, back());
+    let settle = Command::Settle { id, by, how };
+    if_still(id, MessageVersion::of(message), settle)
 }
 
 /// Ends the leases that a connection holds. The connection stays.

@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::Request;
-use axum::response::Response;
-use quintet_types::{
-    By, ByName, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState,
-};
+use axum::response::{IntoResponse as _, Response};
+use quintet_types::{By, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call, OfMessage};
-use super::path::Path;
-use super::problem::Problem;
-use super::read::WAIT_MAX_MS;
+use super::call::{Answer, Of, OfMessage, OfNamed};
+use super::problem::{Problem, only};
+use super::read::{WAIT_MAX_MS, by_name};
 use super::{Api, allowed, blocking, let_go, read};
 use quintet_http::{Apart, Client, ConnectionSlot, Requester, Waited, Waits, reply};
 
@@ -91,11 +89,7 @@ impl From<MessageResult> for Ended {
 #[utoipa::path(get, path = "/api/v1/messages/{id}/result", operation_id = "message_result", tag = "messages",
     params(("id" = u64, Path), ("wait_ms" = Option<u64>, Query, description = "60000 at most")),
     responses((status = 200, body = Ended), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
-pub(super) async fn message(
-    Call { api, requester }: Call,
-    OfMessage(id): OfMessage,
-    request: Request,
-) -> Answer {
+pub(super) async fn message(Of(api, requester, id): OfMessage, request: Request) -> Answer {
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
     api.show_result(&requester, id, wait_ms).await
@@ -105,23 +99,11 @@ pub(super) async fn message(
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}/result", operation_id = "named_result", tag = "messages",
     params(("queue" = String, Path), ("name" = String, Path), ("wait_ms" = Option<u64>, Query, description = "60000 at most")),
     responses((status = 200, body = Ended)))]
-pub(super) async fn named(
-    Call { api, requester }: Call,
-    Path((queue, name)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    let queue = read::queue(&queue)?;
+pub(super) async fn named(Of(api, requester, (queue, name)): OfNamed, request: Request) -> Answer {
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
-    let ask = Command::ByName(Box::new(ByName {
-        queue: Some(queue),
-        name: name.into_bytes().into(),
-        by: By::Anyone,
-        action: NamedAction::Track,
-    }));
-    let (Outcome::Tracked(id, _), _) = api.ask(&requester, ask).await? else {
-        return Err(Problem::unexpected());
-    };
+    let ask = by_name(queue, name, By::Anyone, NamedAction::Track);
+    let id = only!(api.ask(&requester, ask).await?, (Outcome::Tracked(id, _), _) => id);
     api.show_result(&requester, id, wait_ms).await
 }
 
@@ -174,11 +156,8 @@ impl Api {
     ) -> Result<Response, Problem> {
         let began = Instant::now();
         let ended = self.result_of(requester, id, wait_ms).await?;
-        let mut response = reply::document(&ended);
-        if wait_ms > 0 {
-            response.extensions_mut().insert(Waited(began.elapsed()));
-        }
-        Ok(response)
+        let waited = (wait_ms > 0).then(|| Extension(Waited(began.elapsed())));
+        Ok((waited, reply::document(&ended)).into_response())
     }
 
     /// How a message ended. Waits for that so many ms at most, until the client goes away or the
@@ -248,17 +227,5 @@ impl Api {
         let (who, stop) = (requester.principal(), let_go(client));
         let answered = self.submit(who, client, command, stop).await;
         Ok(allowed(answered)?.0)
-    }
-
-    /// The result of a message that this request has put. The put is done, so an error of the wait
-    /// is no error of the request.
-    pub(super) async fn result_of_put(
-        &self,
-        requester: &Requester,
-        id: MessageId,
-        wait_ms: u64,
-    ) -> Ended {
-        let result = self.result_of(requester, id, wait_ms).await;
-        result.unwrap_or_else(|_| Ended::pending(id))
     }
 }

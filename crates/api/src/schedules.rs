@@ -11,7 +11,6 @@ use quintet_client::{
 use quintet_types::{CommandError, MessageId, Ms, Name, Verb};
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, tagged};
@@ -173,12 +172,8 @@ impl Api {
     /// # Errors
     /// The server is stopping, or too many requests wait.
     pub async fn schedules(&self, which: WhichSchedules) -> Result<SchedulePage, Problem> {
-        let (sender, receiver) = oneshot::channel();
-        let sender = move |page| {
-            // The client may have gone.
-            let _delivered = sender.send(page);
-        };
-        self.client_api.schedules(which, Box::new(sender));
+        let (sender, receiver) = reply::channel();
+        self.client_api.schedules(which, sender);
         let page = receiver.await.map_err(|_| Problem::stopping())?;
         page.map_err(Problem::refused)
     }
@@ -289,12 +284,7 @@ impl Api {
     responses((status = 200, body = Listed)))]
 pub(super) async fn list(Call { api, .. }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["after", "limit"], &[])?;
-    let most = match query.number("limit", 1000) {
-        Err(_) | Ok(Some(0)) => {
-            return Err(Problem::field("limit", "takes a number from 1 to 1000"));
-        }
-        Ok(most) => usize::try_from(most.unwrap_or(100)).unwrap_or(1000),
-    };
+    let most = read::limit(&query)? as usize;
     let _room = api.room(most as u64 * ROW_BYTES)?;
     let mut after = query.get("after").map(str::to_owned);
     let mut schedules: Vec<Schedule> = Vec::new();

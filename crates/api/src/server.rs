@@ -1,5 +1,6 @@
 //! The server as a whole.
 
+use axum::Extension;
 use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
@@ -123,7 +124,6 @@ pub(super) async fn operate(
     if !is_heard {
         return Err(Problem::stopping());
     }
-    let mut response = (StatusCode::ACCEPTED, reply::document(&ordered)).into_response();
-    response.extensions_mut().insert(operation);
-    Ok(response)
+    let ordered = reply::document(&ordered);
+    Ok((StatusCode::ACCEPTED, Extension(operation), ordered).into_response())
 }

@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue, tagged};
-use super::path::Path;
+use super::call::{Answer, Of, OfQueue, tagged};
 use super::problem::Problem;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
@@ -135,13 +134,9 @@ impl Api {
 /// whose puts it gets.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/settings", operation_id = "show_settings", tag = "queues",
     params(("queue" = String, Path)), responses((status = 200, body = Setup)))]
-pub(crate) async fn settings(
-    Call { api, requester }: Call,
-    Path(queue): Path<String>,
-    uri: Uri,
-) -> Answer {
+pub(crate) async fn settings(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     read::Query::of(&uri, &[], &[])?;
-    let setup = api.setup(&requester, &read::queue(&queue)?).await?;
+    let setup = api.setup(&requester, &queue).await?;
     Ok(api.respond(&setup))
 }
 
@@ -156,11 +151,7 @@ struct Changes(#[serde(deserialize_with = "quintet_client::unique")] BTreeMap<St
     params(("queue" = String, Path), ("If-Match" = Option<String>, Header)), request_body(content = Object, description = "at least one setting"),
     responses((status = 200, body = Setup),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn change(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    request: Request,
-) -> Answer {
+pub(crate) async fn change(Of(api, requester, queue): OfQueue, request: Request) -> Answer {
     let seen = read::if_match(request.headers());
     let (Changes(changes), _share) = read::body(&api.app, request).await?;
     let changes = changes.into_iter().map(|(key, value)| {

@@ -5,6 +5,7 @@ use quintet_types::{
     StatsReply,
 };
 
+use super::problem::only;
 use super::{Api, Problem};
 use quintet_http::Requester;
 
@@ -14,10 +15,19 @@ impl Api {
         requester: &Requester,
         of: StatsOf,
     ) -> Result<StatsReply, Problem> {
-        let (Outcome::Stats(stats), _) = self.ask(requester, Command::Stats(of)).await? else {
-            return Err(Problem::unexpected());
-        };
-        Ok(*stats)
+        let answer = self.ask(requester, Command::Stats(of)).await?;
+        Ok(only!(answer, (Outcome::Stats(stats), _) => *stats))
+    }
+
+    /// What is asked of one queue.
+    async fn of_queue(
+        &self,
+        requester: &Requester,
+        queue: &Name,
+        of: fn(Name) -> StatsOf,
+    ) -> Result<StatsReply, Problem> {
+        let answer = self.stats(requester, of(queue.clone())).await;
+        answer.map_err(|problem| problem.of_queue(queue))
     }
 
     /// Sums over all queues.
@@ -25,10 +35,8 @@ impl Api {
     /// # Errors
     /// The error of the shards, as of all these.
     pub(crate) async fn sums(&self, requester: &Requester) -> Result<ShardStats, Problem> {
-        let StatsReply::Shard(stats) = self.stats(requester, StatsOf::Shard).await? else {
-            return Err(Problem::unexpected());
-        };
-        Ok(stats)
+        let answer = self.stats(requester, StatsOf::Shard).await?;
+        Ok(only!(answer, StatsReply::Shard(stats) => stats))
     }
 
     /// A queue that is there and may be seen.
@@ -37,20 +45,14 @@ impl Api {
         requester: &Requester,
         queue: &Name,
     ) -> Result<QueueStats, Problem> {
-        let answer = self.stats(requester, StatsOf::Queue(queue.clone())).await;
-        let StatsReply::Queue(stats) = answer.map_err(|problem| problem.of_queue(queue))? else {
-            return Err(Problem::unexpected());
-        };
-        Ok(stats)
+        let answer = self.of_queue(requester, queue, StatsOf::Queue).await?;
+        Ok(only!(answer, StatsReply::Queue(stats) => stats))
     }
 
     /// How a queue is set up.
     pub async fn setup(&self, requester: &Requester, queue: &Name) -> Result<QueueSetup, Problem> {
-        let answer = self.stats(requester, StatsOf::Setup(queue.clone())).await;
-        let StatsReply::Setup(setup) = answer.map_err(|problem| problem.of_queue(queue))? else {
-            return Err(Problem::unexpected());
-        };
-        Ok(*setup)
+        let answer = self.of_queue(requester, queue, StatsOf::Setup).await?;
+        Ok(only!(answer, StatsReply::Setup(setup) => *setup))
     }
 
     /// Held keys of a queue with the ends of their holds.
@@ -62,12 +64,8 @@ impl Api {
         requester: &Requester,
         queue: &Name,
     ) -> Result<Vec<HeldKey>, Problem> {
-        let of = StatsOf::HeldKeys(queue.clone());
-        let answer = self.stats(requester, of).await;
-        let StatsReply::HeldKeys(held) = answer.map_err(|problem| problem.of_queue(queue))? else {
-            return Err(Problem::unexpected());
-        };
-        Ok(held)
+        let answer = self.of_queue(requester, queue, StatsOf::HeldKeys).await?;
+        Ok(only!(answer, StatsReply::HeldKeys(held) => held))
     }
 
     /// A part of all queues that may be seen, from a place on.
@@ -76,10 +74,7 @@ impl Api {
         requester: &Requester,
         from: (u8, u32),
     ) -> Result<QueuePage, Problem> {
-        let StatsReply::Queues(page) = self.stats(requester, StatsOf::Queues { from }).await?
-        else {
-            return Err(Problem::unexpected());
-        };
-        Ok(page)
+        let answer = self.stats(requester, StatsOf::Queues { from }).await?;
+        Ok(only!(answer, StatsReply::Queues(page) => page))
     }
 }

@@ -86,16 +86,12 @@ impl Api {
     async fn figures(&self, principal: Principal, queue: &Name) -> Result<Figures, CommandError> {
         let command = Command::Stats(StatsOf::Queue(queue.clone()));
         match self.submit(principal, None, command, pending()).await {
-            Some((Outcome::Stats(stats), _)) => match *stats {
-                StatsReply::Queue(stats) => Ok(Figures::of(&stats, self.client_api.rates(queue))),
-                StatsReply::Shard(_)
-                | StatsReply::Queues(_)
-                | StatsReply::Message(_)
-                | StatsReply::Names(_)
-                | StatsReply::Setup(_)
-                | StatsReply::Dependants(_)
-                | StatsReply::HeldKeys(_) => Err(CommandError::NotFound),
-            },
+            Some((Outcome::Stats(stats), _)) => {
+                let StatsReply::Queue(stats) = *stats else {
+                    return Err(CommandError::NotFound);
+                };
+                Ok(Figures::of(&stats, self.client_api.rates(queue)))
+            }
             Some((Outcome::Refused(command_error), _)) => Err(command_error),
             // It is stopping: nothing is known.
             Some(_) | None => Err(CommandError::Draining),

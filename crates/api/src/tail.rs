@@ -6,7 +6,7 @@ use quintet_types::{BulkOp, CommandError, ListState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue};
+use super::call::{Answer, Of, OfQueue};
 use super::problem::Problem;
 use super::read;
 use crate::bytes_in_json::{base64_unless_text, lossy};
@@ -73,11 +73,7 @@ impl Tail {
         ("contains" = Option<String>, Query, description = "only events of messages whose body contains this text; bodies up to 64 KiB are searched, the newest of them up to tail_memory")),
     responses((status = 200, body = Tail),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn tail(
-    Call { api, requester }: Call,
-    OfQueue(queue): OfQueue,
-    uri: Uri,
-) -> Answer {
+pub(super) async fn tail(Of(api, requester, queue): OfQueue, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["after", "contains"], &[])?;
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
     // The stream has bodies, so it takes the right to see messages.

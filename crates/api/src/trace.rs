@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::attempts::PastAttempt;
-use super::call::{Answer, Call, OfMessage};
+use super::call::{Answer, Of, OfMessage};
 use super::holder::Holders;
 use super::problem::Problem;
 use super::types::MessageView;
@@ -59,7 +59,7 @@ pub(super) struct Traced {
 #[utoipa::path(get, path = "/api/v1/messages/{id}/trace", operation_id = "trace_message", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
-pub(super) async fn show(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
+pub(super) async fn show(Of(api, requester, id): OfMessage) -> Answer {
     let traced = match api.message(&requester, id).await {
         Ok((message, queue)) => api.live(&requester, &message, &queue).await,
         Err(problem) if problem.code == "not_found" => api.gone(&requester, id).await?,

@@ -7,8 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_client::attention::why_slow;
 use quintet_client::{History, Rates, Recent, Series};
 use quintet_types::{
-    Bound, How, Lease, Left, ListState, Message, Ms, Name, QueueGauges, QueueStats, QueueTotals,
-    Track, When,
+    How, Lease, Left, ListState, Message, Ms, Name, QueueGauges, QueueStats, QueueTotals, Track,
+    When,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -162,17 +162,20 @@ pub(super) struct Finish {
     pub(super) hold_ms: Option<u64>,
 }
 
-impl Finish {
-    pub(super) fn holds(&self) -> Holds {
-        Holds {
-            hold_key_ms: self.hold_key_ms,
-            hold_ms: self.hold_ms,
-        }
-    }
-
+/// How a request ends a lease.
+pub(super) trait Ends {
     /// # Errors
     /// The result is too long.
-    pub(super) fn how(self) -> Result<How, Problem> {
+    fn how(self) -> Result<How, Problem>;
+
+    /// The holds that it asks for.
+    fn holds(&self) -> Holds {
+        Holds::default()
+    }
+}
+
+impl Ends for Finish {
+    fn how(self) -> Result<How, Problem> {
         match self.result {
             None => Ok(How::Finish),
             Some(result) if result.len() > RESULT_MAX => {
@@ -185,40 +188,47 @@ impl Finish {
             }),
         }
     }
-}
 
-impl Release {
-    pub(super) fn holds(&self) -> Holds {
+    fn holds(&self) -> Holds {
         Holds {
             hold_key_ms: self.hold_key_ms,
             hold_ms: self.hold_ms,
         }
     }
+}
 
-    pub(super) fn how(self) -> How {
-        How::Release {
+impl Ends for Release {
+    fn how(self) -> Result<How, Problem> {
+        Ok(How::Release {
             priority: self.priority,
             due: self.delay_ms.map_or(When::Now, When::In),
             back_to: None,
+        })
+    }
+
+    fn holds(&self) -> Holds {
+        Holds {
+            hold_key_ms: self.hold_key_ms,
+            hold_ms: self.hold_ms,
         }
     }
 }
 
-impl Fail {
-    pub(super) fn how(self) -> How {
-        How::Fail {
+impl Ends for Fail {
+    fn how(self) -> Result<How, Problem> {
+        Ok(How::Fail {
             error: self.error.unwrap_or_default().into_bytes().into(),
             note: Vec::new(),
-        }
+        })
     }
 }
 
-impl Bury {
-    pub(super) fn how(self) -> How {
-        How::Bury {
+impl Ends for Bury {
+    fn how(self) -> Result<How, Problem> {
+        Ok(How::Bury {
             priority: self.priority,
             reason: self.reason.unwrap_or_default().into_bytes().into(),
-        }
+        })
     }
 }
 
@@ -592,21 +602,14 @@ impl Leased {
             user: holder.user,
             worker: holder.worker,
             holder: holder.text,
-            bound: match lease.bound {
-                Bound::Connection => "connection",
-                Bound::Process => "process",
-                Bound::Time => "time",
-            },
+            bound: lease.bound.word(),
             held_ms: left_ms.map(|left| lease.span_ms.saturating_sub(left)),
             left_ms,
             until_ms: lease.until.map(|until| until.0),
             attempts: message.reserves,
             progress: message.progress(),
-            status: status(message),
-            status_base64: message
-                .extra
-                .as_deref()
-                .and_then(|extra| base64_unless_text(&extra.status)),
+            status: lossy(status(message)),
+            status_base64: base64_unless_text(status(message)),
         }
     }
 }
@@ -649,9 +652,9 @@ impl Past {
 }
 
 /// Last report about a message.
-fn status(message: &Message) -> String {
+fn status(message: &Message) -> &[u8] {
     let extra = message.extra.as_deref();
-    extra.map_or_else(String::new, |extra| lossy(&extra.status))
+    extra.map_or(&[][..], |extra| &extra.status)
 }
 
 impl MessageView {
@@ -683,8 +686,8 @@ impl MessageView {
                 .filter(|(name, value)| text_of(name).is_none() || text_of(value).is_none())
                 .map(|(name, value)| (Name::new(name).to_string(), BASE64_STANDARD.encode(value)))
                 .collect(),
-            status: status(message),
-            status_base64: extra.and_then(|extra| base64_unless_text(&extra.status)),
+            status: lossy(status(message)),
+            status_base64: base64_unless_text(status(message)),
             progress: message.progress(),
             reply_to: message.reply_to().map(|reply| reply.queue.to_string()),
             cancelled: message.cancelled().map(|cancelled| ShownCancelled {

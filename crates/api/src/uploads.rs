@@ -17,25 +17,18 @@ const OF_ADDRESS: usize = UPLOADS / 2;
 /// Bytes that an upload brings in a second at least, beside the listener's `timeout` for all of it.
 const RATE: u64 = 16 << 10;
 
-/// The uploads of a listener.
-pub(super) struct Uploads {
-    turns: Arc<Semaphore>,
-    addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+quintet_types::defaults! {
+    /// The uploads of a listener.
+    pub(super) struct Uploads {
+        turns: Arc<Semaphore> = Arc::new(Semaphore::new(UPLOADS)),
+        addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>> = Mutex::default(),
+    }
 }
 
 /// An upload's turn, until this is dropped.
 pub(super) struct Turn {
     _of_address: Option<OwnedSemaphorePermit>,
     _turn: OwnedSemaphorePermit,
-}
-
-impl Default for Uploads {
-    fn default() -> Self {
-        Self {
-            turns: Arc::new(Semaphore::new(UPLOADS)),
-            addresses: Mutex::default(),
-        }
-    }
 }
 
 impl Uploads {

@@ -6,7 +6,6 @@ use hyper::header::{HeaderValue, LINK};
 use hyper::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use quintet_client::{ClientApi, Share, TellPage, WorkerAction};
-use tokio::sync::oneshot;
 
 use super::call::{Answer, Call};
 use super::path::Path;
@@ -27,15 +26,12 @@ pub(super) async fn list(Call { api, .. }: Call, uri: Uri) -> Answer {
 
 /// A page of a list, with the way to the next.
 pub(super) fn linked(list: String, next: Option<String>) -> Response {
-    let mut response = reply::written(list);
-    if let Some(next) = next {
+    let link = next.and_then(|next| {
         let next = utf8_percent_encode(&next, NON_ALPHANUMERIC);
-        let link = format!("<?after={next}>; rel=\"next\"");
-        if let Ok(link) = HeaderValue::from_str(&link) {
-            response.headers_mut().insert(LINK, link);
-        }
-    }
-    response
+        let link = HeaderValue::try_from(format!("<?after={next}>; rel=\"next\""));
+        Some([(LINK, link.ok()?)])
+    });
+    (link, reply::written(list)).into_response()
 }
 
 /// A page of a list in JSON, how its last row is called if more follow, and the room it takes.
@@ -62,12 +58,9 @@ impl Api {
 
     async fn page(&self, list: impl FnOnce(&dyn ClientApi, TellPage)) -> Result<ListPage, Problem> {
         let room = self.room(super::LIST_BYTES)?;
-        let (sender, receiver) = oneshot::channel();
-        let sender = move |list, next| {
-            // The client may have gone.
-            let _delivered = sender.send((list, next));
-        };
-        list(&*self.client_api, Box::new(sender));
+        let (sender, receiver) = reply::channel();
+        let sender = Box::new(move |list: String, next: Option<String>| sender((list, next)));
+        list(&*self.client_api, sender);
         let (list, next) = receiver.await.map_err(|_| Problem::stopping())?;
         Ok((list, next, room))
     }

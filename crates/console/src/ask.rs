@@ -13,7 +13,7 @@ use quintet_types::{
 use super::frame::Frame;
 use super::listing::{self, Which};
 use super::names::Named;
-use super::{Answer, PageRequest, queue_of, render, words};
+use super::{Answer, PageRequest, Two, queue_of, render, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Form, locked};
 
@@ -68,6 +68,11 @@ impl BulkOperation {
         matches!(self, Self::Purge | Self::Delete | Self::Cancel | Self::Drop)
     }
 
+    /// It is about all messages of the queue.
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Purge | Self::Drop)
+    }
+
     fn verb_words(self) -> &'static str {
         match self {
             Self::Purge | Self::Delete => "Delete",
@@ -94,7 +99,7 @@ impl BulkOperation {
 /// A question: what would be done, and to which messages.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
-    pub(super) who: Option<Principal>,
+    pub(super) who: Principal,
     pub(super) operation: BulkOperation,
     pub(super) queue: Name,
     pub(super) states: Vec<ListState>,
@@ -147,7 +152,7 @@ impl Questions {
 
     /// The question of this token, once, for the user that asked it, if it is not too
     /// old.
-    pub(super) fn take(&self, token: &str, who: Option<Principal>, now: Ms) -> Option<Question> {
+    pub(super) fn take(&self, token: &str, who: Principal, now: Ms) -> Option<Question> {
         let mut waiting = locked(&self.waiting);
         waiting
             .1
@@ -158,24 +163,8 @@ impl Questions {
     }
 }
 
-/// The requester, as questions remember it.
-pub(super) fn who(context: &PageRequest) -> Option<Principal> {
-    context
-        .requester
-        .known
-        .as_ref()
-        .map(|(principal, _)| *principal)
-}
-
-struct StateRow {
-    word: &'static str,
-    says: String,
-}
-
-struct Origin {
-    name: Option<Named>,
-    count: String,
-}
+/// A state, and what becomes of its messages.
+type StateRow = (&'static str, String);
 
 #[derive(Template)]
 #[template(path = "ask.html")]
@@ -187,7 +176,8 @@ struct Page {
     word: &'static str,
     loses: bool,
     rows: Vec<StateRow>,
-    origins: Vec<Origin>,
+    /// Where messages go, and how many; `None`: nowhere.
+    origins: Vec<(Option<Named>, String)>,
     button: String,
     token: String,
     typed: bool,
@@ -199,10 +189,7 @@ struct Page {
 }
 
 /// `/queues/NAME/ask/ACT`.
-pub(super) async fn page(
-    context: PageRequest,
-    Path((part, word)): Path<(String, String)>,
-) -> Answer {
+pub(super) async fn page(context: PageRequest, Path((part, word)): Two) -> Answer {
     let queue = queue_of(&part)?;
     let operation = BulkOperation::of(&word).ok_or_else(Problem::no_such_page)?;
     let form = context.query()?;
@@ -218,17 +205,13 @@ pub(super) async fn page(
         return context.redirect(&format!("queues/{part}"), note);
     }
     let which = Which::of(&form)?;
-    let mut filter = match operation {
-        BulkOperation::Purge | BulkOperation::Drop => Filter::default(),
-        BulkOperation::Delete
-        | BulkOperation::Cancel
-        | BulkOperation::Move
-        | BulkOperation::Retry
-        | BulkOperation::Redrive => which.filter(),
+    let mut filter = match operation.is_whole() {
+        true => Filter::default(),
+        false => which.filter(),
     };
     filter.dead = operation == BulkOperation::Redrive;
     let question = Question {
-        who: who(&context),
+        who: context.requester.principal(),
         operation,
         states: states(operation, &form, which.state, !ids.is_empty())?,
         filter,
@@ -252,39 +235,24 @@ fn states(
     some: bool,
 ) -> Result<Vec<ListState>, Problem> {
     use ListState::{Archived, Buried, Delayed, Prepared, Ready, Reserved};
-    let kicks = |state| match state {
-        Buried | Delayed => Ok(vec![state]),
-        Ready | Reserved | Prepared | Archived => Err(Problem::field(
-            "state",
-            "only buried and delayed messages are retried",
-        )),
-    };
-    match operation {
-        BulkOperation::Purge | BulkOperation::Drop => {
+    let no = |why: &str| Err(Problem::field("state", why));
+    match (operation, list_state) {
+        (BulkOperation::Purge | BulkOperation::Drop, _) => {
             Ok(vec![Ready, Delayed, Buried, Prepared, Archived])
         }
-        BulkOperation::Retry if form.says("state") => kicks(list_state),
-        BulkOperation::Retry => Ok(vec![Buried]),
-        BulkOperation::Cancel if list_state == Archived => Err(Problem::field(
-            "state",
-            "a message that is done is not cancelled",
-        )),
-        BulkOperation::Cancel => Ok(vec![list_state]),
-        BulkOperation::Delete if list_state == Reserved && some => Ok(vec![Reserved]),
-        BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive
-            if list_state == Reserved =>
-        {
-            Err(Problem::field(
-                "state",
-                "a consumer holds this reserved message: put it back first",
-            ))
+        (BulkOperation::Retry, _) if !form.says("state") => Ok(vec![Buried]),
+        (BulkOperation::Retry, Ready | Reserved | Prepared | Archived) => {
+            no("only buried and delayed messages are retried")
         }
-        BulkOperation::Move | BulkOperation::Redrive if list_state == Prepared => Err(
-            Problem::field("state", "a prepared message is not in the queue yet"),
-        ),
-        BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive => {
-            Ok(vec![list_state])
+        (BulkOperation::Cancel, Archived) => no("a message that is done is not cancelled"),
+        (BulkOperation::Delete, Reserved) if some => Ok(vec![Reserved]),
+        (BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive, Reserved) => {
+            no("a consumer holds this reserved message: put it back first")
         }
+        (BulkOperation::Move | BulkOperation::Redrive, Prepared) => {
+            no("a prepared message is not in the queue yet")
+        }
+        (_, list_state) => Ok(vec![list_state]),
     }
 }
 
@@ -311,10 +279,8 @@ async fn worked_on(context: &PageRequest, question: &Question) -> Option<StateRo
         .held_by(&context.requester, &message, &queue, &mut None)
         .await;
     let (holder, _) = held?;
-    Some(StateRow {
-        word: "reserved",
-        says: format!("by {}: its lease ends with the message", holder.text),
-    })
+    let says = format!("by {}: its lease ends with the message", holder.text);
+    Some(("reserved", says))
 }
 
 /// Counts the messages in question, state by state; `more`: there are more than were counted.
@@ -337,10 +303,7 @@ async fn rows(
         if number > 0 || question.states.len() == 1 {
             let least = if all { "" } else { "at least " };
             let (count, will) = (words::count(number), will(operation, number));
-            rows.push(StateRow {
-                word: listing::word(state),
-                says: format!("{least}{count} {will}"),
-            });
+            rows.push((listing::word(state), format!("{least}{count} {will}")));
         }
     }
     let others_reserved = reserved > 0 && !question.states.contains(&ListState::Reserved);
@@ -349,10 +312,7 @@ async fn rows(
             true => "are deleted when their consumers release them",
             false => "stay: their consumers finish them, or they become ready again",
         };
-        rows.push(StateRow {
-            word: "reserved",
-            says: format!("{} {stay}", words::count(reserved)),
-        });
+        rows.push(("reserved", format!("{} {stay}", words::count(reserved))));
     }
     Ok((rows, more))
 }
@@ -371,20 +331,13 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
     let messages = words::of(question.counted, "message", "messages");
     let least = if more { "at least " } else { "" };
     let may = |verb| context.requester.may_to(verb, &queue);
+    let title = format!("{} {}", operation.word(), name.plain);
     render(&Page {
-        frame: context
-            .frame
-            .of(format!("{} {}", operation.word(), name.plain), "queues"),
+        frame: context.frame.of(title, "queues"),
         heading: match operation {
             BulkOperation::Purge => format!("Purge {}?", name.plain),
             BulkOperation::Drop => format!("Delete the queue {}?", name.plain),
-            BulkOperation::Delete
-            | BulkOperation::Cancel
-            | BulkOperation::Move
-            | BulkOperation::Retry
-            | BulkOperation::Redrive => {
-                format!("{} {least}{messages}?", operation.verb_words())
-            }
+            _ => format!("{} {least}{messages}?", operation.verb_words()),
         },
         says: [says(operation), which.in_words()]
             .join(" ")
@@ -398,8 +351,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
         typed: question.typed,
         moves: operation == BulkOperation::Move,
         may_pause: operation.loses() && may(Verb::Pause) && !stats.paused,
-        may_move: matches!(operation, BulkOperation::Purge | BulkOperation::Drop)
-            && may(Verb::Move),
+        may_move: operation.is_whole() && may(Verb::Move),
         command: command(&question),
         nothing: question.counted == 0 && operation != BulkOperation::Drop,
         queue: name,
@@ -447,12 +399,7 @@ fn command(question: &Question) -> Option<String> {
     match question.operation {
         BulkOperation::Redrive if all => Some(format!("quintet redrive {name}")),
         BulkOperation::Drop => Some(format!("quintet drop {name} --messages")),
-        BulkOperation::Purge
-        | BulkOperation::Delete
-        | BulkOperation::Cancel
-        | BulkOperation::Move
-        | BulkOperation::Retry
-        | BulkOperation::Redrive => None,
+        _ => None,
     }
 }
 
@@ -483,7 +430,10 @@ pub(crate) async fn count(
 }
 
 /// Where the first dead letters came from.
-async fn origins(context: &PageRequest, question: &Question) -> Result<Vec<Origin>, Problem> {
+async fn origins(
+    context: &PageRequest,
+    question: &Question,
+) -> Result<Vec<(Option<Named>, String)>, Problem> {
     let mut bulk_op = BulkOp {
         filter: question.filter.clone(),
         ..BulkOp::show(question.queue.clone(), question.states[0], ORIGINS)
@@ -502,10 +452,8 @@ async fn origins(context: &PageRequest, question: &Question) -> Result<Vec<Origi
             break;
         }
     }
-    let origin = |(name, number): (Option<Name>, u64)| Origin {
-        name: name.as_ref().map(Named::new),
-        count: words::count(number),
-    };
+    let origin =
+        |(name, number): (Option<Name>, u64)| (name.as_ref().map(Named::new), words::count(number));
     Ok(found.into_iter().map(origin).collect())
 }
 
@@ -513,7 +461,7 @@ async fn origins(context: &PageRequest, question: &Question) -> Result<Vec<Origi
 mod tests {
     use super::*;
 
-    fn question(requested_at: u64, who: Option<Principal>) -> Question {
+    fn question(requested_at: u64, who: Principal) -> Question {
         Question {
             who,
             operation: BulkOperation::Purge,
@@ -529,7 +477,7 @@ mod tests {
 
     #[test]
     fn messages_put_after_the_question_are_never_a_part_of_it() {
-        let mut question = question(1000, None);
+        let mut question = question(1000, Principal::SERVER);
         assert_eq!(question.filter_at(Ms(1000)).older_ms, 0);
         assert_eq!(question.filter_at(Ms(1300)).older_ms, 300);
         question.filter.older_ms = 50;
@@ -540,18 +488,19 @@ mod tests {
     #[test]
     fn a_question_is_answered_once_by_its_user_and_in_time() {
         let questions = Questions::default();
-        let token = questions.keep(question(0, Some(Principal(7))));
+        let token = questions.keep(question(0, Principal(7)));
         let taken = |who, now| questions.take(&token, who, Ms(now)).is_some();
-        assert!(!taken(None, 1) && !taken(Some(Principal(8)), 1));
-        assert!(questions.take("", Some(Principal(7)), Ms(1)).is_none());
-        assert!(taken(Some(Principal(7)), WAITS_MS));
-        assert!(!taken(Some(Principal(7)), WAITS_MS));
-        let token = questions.keep(question(0, None));
-        assert!(questions.take(&token, None, Ms(WAITS_MS + 1)).is_none());
-        let first = questions.keep(question(0, None));
+        let nobody = Principal::SERVER;
+        assert!(!taken(nobody, 1) && !taken(Principal(8), 1));
+        assert!(questions.take("", Principal(7), Ms(1)).is_none());
+        assert!(taken(Principal(7), WAITS_MS));
+        assert!(!taken(Principal(7), WAITS_MS));
+        let token = questions.keep(question(0, nobody));
+        assert!(questions.take(&token, nobody, Ms(WAITS_MS + 1)).is_none());
+        let first = questions.keep(question(0, nobody));
         for _ in 0..QUESTIONS_MAX {
-            questions.keep(question(0, None));
+            questions.keep(question(0, nobody));
         }
-        assert!(questions.take(&first, None, Ms(0)).is_none());
+        assert!(questions.take(&first, nobody, Ms(0)).is_none());
     }
 }

@@ -2,7 +2,6 @@
 //! when all have run and when all have succeeded.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_types::{
     Batch, BatchId, BatchRequest, Callback, CallbackState, Command, Event, Ms, Outcome, Role, Tie,
 };
@@ -10,7 +9,7 @@ use quintet_types::{
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
-use super::{Answer, PageRequest, render, words};
+use super::{Answer, PageRequest, Posted, Two, render, words};
 use quintet_api::{Path, Problem, batches_after, list_batches};
 
 /// Rows of a page, and batches asked for at once: each may have 64 KiB of callbacks.
@@ -32,14 +31,6 @@ fn state(batch: &Batch) -> &'static str {
         (true, _) => "open",
         (false, CallbackState::No) => "committed",
         (false, CallbackState::Put | CallbackState::Done) => "done",
-    }
-}
-
-/// The class of its tag.
-fn tag(state: &str) -> &'static str {
-    match state {
-        "done" => "good",
-        _ => "",
     }
 }
 
@@ -67,7 +58,6 @@ struct Row {
     description: Vec<Piece>,
     parent: Option<String>,
     state: &'static str,
-    tag: &'static str,
     total: Figure,
     pending: Figure,
     failed: Figure,
@@ -84,7 +74,6 @@ impl Row {
             description: names::first_line(&batch.made.description),
             parent: batch.made.parent.map(|parent| parent.to_string()),
             state: state(batch),
-            tag: tag(state(batch)),
             total: Figure::new(progress.total),
             pending: Figure::new(progress.pending),
             failed: Figure::new(progress.failed),
@@ -212,7 +201,6 @@ struct BatchPage {
     id: String,
     description: Vec<Piece>,
     state: &'static str,
-    tag: &'static str,
     open: bool,
     /// It may be opened again.
     reopens: bool,
@@ -260,32 +248,26 @@ pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answ
         Some(Call::new(&batch, event, callback))
     });
     let id = batch.id.to_string();
+    let done = progress.total.saturating_sub(progress.pending);
+    let cancelled = format!("count as {}", made.cancelled.word());
+    let stood = |event| stands(&batch, event).to_owned();
+    let (run, succeeded) = (stood(Event::Complete), stood(Event::Success));
     render(&BatchPage {
         frame: context.frame.of(format!("Batch {id}"), "batches").live(""),
         description: names::first_line(&made.description),
         state: state(&batch),
-        tag: tag(state(&batch)),
         open: progress.open,
         reopens: !progress.open && progress.success == CallbackState::No,
         figures: vec![
             ("Messages", words::count(progress.total)),
             ("Pending", words::count(progress.pending)),
             ("Failed", words::count(progress.failed)),
-            (
-                "Cancelled messages",
-                format!("count as {}", made.cancelled.word()),
-            ),
-            (
-                "Succeeded",
-                words::count(progress.total.saturating_sub(progress.pending)),
-            ),
-            ("All have run", stands(&batch, Event::Complete).to_owned()),
-            (
-                "All have succeeded",
-                stands(&batch, Event::Success).to_owned(),
-            ),
+            ("Cancelled messages", cancelled),
+            ("Succeeded", words::count(done)),
+            ("All have run", run),
+            ("All have succeeded", succeeded),
         ],
-        done: progress.total.saturating_sub(progress.pending),
+        done,
         total: progress.total,
         parent: made.parent.map(|parent| parent.to_string()),
         children,
@@ -309,10 +291,7 @@ struct Forget {
 }
 
 /// `/batches/ID/ask/forget`.
-pub(super) async fn question(
-    context: PageRequest,
-    Path((part, act)): Path<(String, String)>,
-) -> Answer {
+pub(super) async fn question(context: PageRequest, Path((part, act)): Two) -> Answer {
     if act != "forget" {
         return Err(Problem::no_such_page());
     }
@@ -355,37 +334,26 @@ pub(super) async fn question(
 }
 
 /// `POST /batches/ID/do/ACT`.
-pub(super) async fn steer(
-    context: PageRequest,
-    Path((part, act)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    context.form(request).await?;
+pub(super) async fn steer(Path((part, act)): Two, Posted(context, _): Posted) -> Answer {
     let id = id_of(&part)?;
-    let ask = match act.as_str() {
-        "commit" => BatchRequest::Commit(id),
-        "open" => BatchRequest::Open(id),
-        "forget" => BatchRequest::Forget(id),
+    let (ask, note) = match act.as_str() {
+        "commit" => (
+            BatchRequest::Commit(id),
+            "Committed: no more messages can be added. Callbacks are put when their time comes.",
+        ),
+        "open" => (
+            BatchRequest::Open(id),
+            "Open: messages can be added. No callback is put until the batch is committed.",
+        ),
+        "forget" => {
+            context.batch(BatchRequest::Forget(id)).await?;
+            let note = "is forgotten. Its messages stay as ordinary messages.";
+            return context.redirect("batches", format!("Batch {part} {note}"));
+        }
         _ => return Err(Problem::no_such_page()),
     };
     context.batch(ask).await?;
-    let (back, note) = match act.as_str() {
-        "commit" => (
-            format!("batches/{part}"),
-            "Committed: no more messages can be added. Callbacks are put when their time comes."
-                .to_owned(),
-        ),
-        "open" => (
-            format!("batches/{part}"),
-            "Open: messages can be added. No callback is put until the batch is committed."
-                .to_owned(),
-        ),
-        _ => (
-            "batches".to_owned(),
-            format!("Batch {part} is forgotten. Its messages stay as ordinary messages."),
-        ),
-    };
-    context.redirect(&back, note)
+    context.redirect(&format!("batches/{part}"), note)
 }
 
 /// Role of a message in its batch.

@@ -92,14 +92,17 @@ pub(super) enum Node {
     },
 }
 
+/// The text of an object or array in JSON.
+fn json_text(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?.trim();
+    let json = || serde_json::from_str::<serde::de::IgnoredAny>(text);
+    (text.starts_with(['{', '[']) && json().is_ok()).then_some(text)
+}
+
 /// JSON as a tree, with every word of it as it was written. `None`: it is none, or deeper or more
 /// than a page can fold.
 pub(super) fn tree(bytes: &[u8]) -> Option<Vec<Node>> {
-    let text = std::str::from_utf8(bytes).ok()?.trim();
-    if !text.starts_with(['{', '[']) {
-        return None;
-    }
-    serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
+    let text = json_text(bytes)?;
     let mut nodes: Vec<Node> = Vec::new();
     // Where each that is not over begins, and what it has so far.
     let mut stack: Vec<(usize, usize)> = Vec::new();
@@ -228,53 +231,29 @@ pub(super) fn is_binary(bytes: &[u8], cut: bool) -> bool {
 /// JSON, set out over lines with every word of it as it was written. `None`: it
 /// is none, or deeper than anybody reads.
 pub(crate) fn json(bytes: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(bytes).ok()?.trim();
-    if !text.starts_with(['{', '[']) {
-        return None;
-    }
-    serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
+    let text = json_text(bytes)?;
     let mut out = String::with_capacity(text.len() * 2);
-    let (mut depth, mut quoted, mut escaped) = (0, false, false);
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        if quoted {
-            out.push(letter);
-            quoted = escaped || letter != '"';
-            escaped = letter == '\\' && !escaped;
-            continue;
-        }
-        match letter {
-            '{' | '[' => {
-                depth += 1;
-                if depth > DEPTH {
-                    return None;
-                }
-                out.push(letter);
-                while letters.next_if(|next| next.is_ascii_whitespace()).is_some() {}
-                match letters.next_if(|next| matches!(next, '}' | ']')) {
-                    Some(end) => {
-                        depth -= 1;
-                        out.push(end);
-                    }
-                    None => new_line(&mut out, depth),
-                }
-            }
+    let (mut depth, mut rest) = (0, text);
+    while let Some(first) = rest.chars().next() {
+        let (word, behind) = rest.split_at(word_len(rest, first));
+        rest = behind.trim_start();
+        match first {
+            '{' | '[' if depth == DEPTH => return None,
+            // One of nothing may have spaces in it.
+            '{' | '[' => out.extend(word.split_whitespace()),
             '}' | ']' => {
                 depth -= 1;
                 new_line(&mut out, depth);
-                out.push(letter);
+                out.push(first);
             }
-            ',' => {
-                out.push(letter);
-                new_line(&mut out, depth);
-            }
-            ':' => out.push_str(": "),
-            '"' => {
-                quoted = true;
-                out.push(letter);
-            }
-            _ if letter.is_ascii_whitespace() => {}
-            _ => out.push(letter),
+            _ => out.push_str(word),
+        }
+        depth += usize::from(matches!(word, "{" | "["));
+        if matches!(word, "{" | "[" | ",") {
+            new_line(&mut out, depth);
+        } else if let Some(behind) = rest.strip_prefix(':') {
+            out.push_str(": ");
+            rest = behind.trim_start();
         }
     }
     Some(out)

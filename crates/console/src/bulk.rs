@@ -1,15 +1,14 @@
 //! Operations on several queues: the question with its counts, and the operation.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::Did;
 use quintet_types::{Command, Filter, Name, Operation};
 
-use super::ask::{self, BulkOperation, Question};
+use super::ask::{BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::operations;
-use super::{Answer, PageRequest, render, words};
+use super::{Answer, PageRequest, Posted, render, words};
 use quintet_api::{Path, Problem};
 use quintet_http::Form;
 
@@ -163,28 +162,23 @@ pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answ
             total += waiting;
             names.push(names::in_address(&queue));
             if let Some(operation) = bulk.operation() {
-                tokens.push(
-                    context
-                        .console
-                        .questions
-                        .keep(question(&context, operation, queue, waiting)),
-                );
+                let question = question(&context, operation, queue, waiting);
+                tokens.push(context.console.questions.keep(question));
             }
         }
     }
     let messages = words::of(total, "message", "messages");
     let many = sure(names.len());
     let loses = bulk.operation().is_some();
+    let title = format!("{} {many}", bulk.verb_words());
     render(&Page {
-        frame: context
-            .frame
-            .of(format!("{} {many}", bulk.verb_words()), "queues"),
+        frame: context.frame.of(&*title, "queues"),
         word: bulk.word(),
-        heading: format!("{} {many}?", bulk.verb_words()),
+        heading: format!("{title}?"),
         says: bulk.says(),
         loses,
         button: match bulk {
-            Bulk::Pause | Bulk::Resume => format!("{} {many}", bulk.verb_words()),
+            Bulk::Pause | Bulk::Resume => title,
             Bulk::Purge => format!("Delete {messages} of {many}"),
             Bulk::Delete => format!("Delete {many} and {messages}"),
         },
@@ -203,7 +197,7 @@ fn question(
     counted: u64,
 ) -> Question {
     Question {
-        who: ask::who(context),
+        who: context.requester.principal(),
         operation,
         queue,
         states: operations::STATES.to_vec(),
@@ -216,13 +210,8 @@ fn question(
 }
 
 /// `POST /bulk/ACT`.
-pub(super) async fn begin(
-    context: PageRequest,
-    Path(word): Path<String>,
-    request: Request,
-) -> Answer {
+pub(super) async fn begin(Path(word): Path<String>, Posted(context, fields): Posted) -> Answer {
     let bulk = Bulk::of(&word)?;
-    let fields = context.form(request).await?;
     match bulk.operation() {
         None => {
             let note = pause(&context, bulk, &fields.form).await?;
@@ -261,7 +250,7 @@ async fn pause(context: &PageRequest, bulk: Bulk, form: &Form) -> Result<String,
 /// Does what cannot be undone, to the queues the question was about.
 async fn lose(context: &PageRequest, operation: BulkOperation, form: &Form) -> Answer {
     let console = &context.console;
-    let (who, now) = (ask::who(context), console.api.client_api().now());
+    let (who, now) = (context.requester.principal(), context.now());
     let tokens: Vec<&str> = form.all("token").collect();
     let taken = tokens
         .iter()

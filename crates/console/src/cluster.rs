@@ -1,46 +1,44 @@
 //! The nodes of a cluster, and whether the loss of one machine would be survived.
 
+use std::mem::take;
+
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::{ClusterSeen, LogSeen, NodeSeen};
 use quintet_types::Operation;
 
 use super::frame::Frame;
-use super::{Answer, PageRequest, render, words};
+use super::{Answer, PageRequest, Posted, Two, render, words};
 use quintet_api::{Path, Problem, blocking};
 
 struct Row {
-    node: String,
-    address: String,
-    /// Its role, and the tag's class.
-    role: String,
+    node: NodeSeen,
+    /// The class of its role.
     tag: &'static str,
     says: String,
-    entries: u64,
     entries_text: String,
     p99: String,
-    runs_missing: u64,
-    version: String,
     /// Operations that make sense for it.
     operations: Vec<(&'static str, &'static str)>,
 }
 
 impl Row {
-    fn new(node: NodeSeen) -> Self {
-        if let Some(why) = node.silent {
+    fn new(mut node: NodeSeen) -> Self {
+        let none = || words::NONE.to_owned();
+        if let Some(why) = node.silent.take() {
             return Self {
-                role: "silent".to_owned(),
                 tag: "bad",
                 says: why,
-                entries: 0,
-                entries_text: words::NONE.to_owned(),
-                p99: words::NONE.to_owned(),
-                runs_missing: 0,
-                version: words::NONE.to_owned(),
+                entries_text: none(),
+                p99: none(),
                 // It is written down, and found when it comes back.
                 operations: vec![("drain", "Drain"), ("undrain", "Undrain")],
-                node: node.node,
-                address: node.address,
+                node: NodeSeen {
+                    node: node.node,
+                    address: node.address,
+                    role: "silent".to_owned(),
+                    version: none(),
+                    ..NodeSeen::default()
+                },
             };
         }
         let since = words::duration(node.since_ms);
@@ -65,39 +63,30 @@ impl Row {
                 false => "good",
             },
             says,
-            entries: node.lag_entries,
             entries_text: words::count(node.lag_entries),
-            p99: node
-                .p99_ms
-                .map_or_else(|| words::NONE.to_owned(), |ms| format!("{ms} ms")),
-            runs_missing: node.runs_missing,
-            version: node.version,
+            p99: node.p99_ms.map_or_else(none, |ms| format!("{ms} ms")),
             operations,
-            role: node.role,
-            node: node.node,
-            address: node.address,
+            node,
         }
     }
 }
 
 struct Log {
-    group: u16,
-    silent: Option<String>,
-    stream: String,
+    seen: LogSeen,
     entries: String,
     bytes: String,
-    servers: Vec<(String, String)>,
 }
 
 impl Log {
-    fn new(log: LogSeen) -> Self {
+    fn new(seen: LogSeen) -> Self {
         Self {
-            group: log.group,
-            silent: log.silent,
-            stream: log.stream,
-            entries: format!("{} to {}", words::count(log.first), words::count(log.last)),
-            bytes: words::bytes(log.bytes),
-            servers: log.servers,
+            entries: format!(
+                "{} to {}",
+                words::count(seen.first),
+                words::count(seen.last)
+            ),
+            bytes: words::bytes(seen.bytes),
+            seen,
         }
     }
 }
@@ -107,33 +96,29 @@ impl Log {
 struct Cluster {
     frame: Frame,
     /// `None`: the server is alone.
-    seen: Option<ClusterView>,
+    view: Option<ClusterView>,
 }
 
 struct ClusterView {
-    cluster: String,
-    told_by: String,
-    verdict: String,
     class: &'static str,
-    notes: Vec<String>,
     rows: Vec<Row>,
     logs: Vec<Log>,
+    /// Without its nodes and logs, which are in `rows` and `logs`.
+    seen: ClusterSeen,
 }
 
 impl ClusterView {
-    fn new(seen: ClusterSeen) -> Self {
+    fn new(mut seen: ClusterSeen) -> Self {
+        let (nodes, logs) = (take(&mut seen.nodes), take(&mut seen.logs));
         Self {
-            cluster: seen.cluster,
-            told_by: seen.told_by,
-            verdict: seen.verdict,
             class: match (seen.serves, seen.survives) {
                 (true, true) => "good",
                 (true, false) => "warn",
                 (false, _) => "bad",
             },
-            notes: seen.notes,
-            rows: seen.nodes.into_iter().map(Row::new).collect(),
-            logs: seen.logs.into_iter().map(Log::new).collect(),
+            rows: nodes.into_iter().map(Row::new).collect(),
+            logs: logs.into_iter().map(Log::new).collect(),
+            seen,
         }
     }
 }
@@ -145,17 +130,12 @@ pub(super) async fn page(context: PageRequest) -> Answer {
     let seen = blocking(move || client_api.cluster()).await?;
     render(&Cluster {
         frame: context.frame.of("Cluster", "cluster"),
-        seen: seen.map(ClusterView::new),
+        view: seen.map(ClusterView::new),
     })
 }
 
 /// `POST /cluster/NODE/do/ACT`.
-pub(super) async fn order(
-    context: PageRequest,
-    Path((node, act)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    context.form(request).await?;
+pub(super) async fn order(Path((node, act)): Two, Posted(context, _): Posted) -> Answer {
     let operation = match act.as_str() {
         "move" => Operation::MoveGroup,
         "drain" => Operation::DrainNode,

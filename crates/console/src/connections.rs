@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::ThrottledClient;
 use serde::Deserialize;
 
 use super::frame::Frame;
 use super::names::Piece;
-use super::{Answer, PageRequest, names, render, words};
+use super::{Answer, PageRequest, Posted, names, render, words};
 use quintet_api::{Path, Problem};
 
 /// Rows of a page.
@@ -34,27 +33,14 @@ struct Client {
     leases: u64,
 }
 
-impl Client {
-    /// Where it is.
-    fn peer_or_here(&self) -> String {
-        let peer = self.peer.clone();
-        peer.unwrap_or_else(|| "this machine".to_owned())
-    }
-}
-
 struct Row {
-    id: u64,
     peer: String,
-    user: String,
-    tls: bool,
-    protocol: String,
     does: Vec<Piece>,
-    leases: u64,
     idle: String,
     /// Holds leases and has said nothing for long.
     stuck: bool,
-    unread: u64,
     unread_text: String,
+    client: Client,
 }
 
 impl Row {
@@ -65,18 +51,13 @@ impl Row {
             (false, _) => format!("waits for {}", client.waits_on.join(", ")),
         };
         Self {
-            id: client.id,
-            peer: client.peer_or_here(),
-            user: client.user,
-            tls: client.tls,
-            protocol: client.protocol,
+            peer: (client.peer.clone()).unwrap_or_else(|| "this machine".to_owned()),
             // Already in the notation of names: a backslash is one.
             does: names::pieces(does.replace("\\\\", "\\").as_bytes()),
-            leases: client.leases,
             idle: words::duration(client.idle_ms),
             stuck: client.leases > 0 && client.idle_ms >= 30_000,
-            unread: client.unread_bytes,
             unread_text: words::bytes(client.unread_bytes),
+            client,
         }
     }
 }
@@ -186,12 +167,7 @@ async fn shown(context: &PageRequest, protocol: &str, peer: &str) -> Result<Conn
 }
 
 /// `POST /connections/ID/do/close`.
-pub(super) async fn close(
-    context: PageRequest,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answer {
-    context.form(request).await?;
+pub(super) async fn close(Path(id): Path<String>, Posted(context, _): Posted) -> Answer {
     let id = id.parse().map_err(|_| Problem::no_such_page())?;
     let note = match context.console.api.close(id).await? {
         true => format!("Connection {id} is closed. Its leases have ended."),

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::header::{ACCEPT, COOKIE};
 use hyper::{HeaderMap, Method, StatusCode};
 use quintet_client::Parts;
-use quintet_types::{Operation, Principal};
+use quintet_types::Operation;
 
 use super::names::Named;
 use super::{Console, assets, words};
@@ -78,8 +78,7 @@ pub(super) struct Seal([RandomState; 2]);
 impl Seal {
     /// The token of the requester.
     pub(crate) fn of(&self, requester: &Requester) -> String {
-        let who = requester.known.as_ref().map(|(principal, _)| *principal);
-        let who = who.unwrap_or(Principal::SERVER).0;
+        let who = requester.principal().0;
         let [a, b] = &self.0;
         format!("{:016x}{:016x}", a.hash_one(who), b.hash_one(who))
     }
@@ -108,9 +107,6 @@ pub(super) async fn around(
     let settings = console.app.settings();
     let frame = Frame {
         root: settings.relative_root.clone(),
-        title: String::new(),
-        here: "",
-        live: None,
         note: console.app.notice(request.uri()),
         theme: theme(request.headers()),
         csrf: console.seal.of(&requester),
@@ -124,6 +120,7 @@ pub(super) async fn around(
         parts: console.api.client_api().parts(),
         scripts: console.ask_rq(|rq| rq.has_own_scripts()).await == Ok(true),
         who: requester.of_session(),
+        ..Frame::default()
     };
     request.extensions_mut().insert(frame.clone());
     let path = request.uri().path();

@@ -1,13 +1,12 @@
 //! Leases: their holders, messages and ends.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::Did;
 use quintet_types::{BulkOp, Lease, ListState, Message, MessageId, Ms, Name, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Answer, PageRequest, listing, render, words};
+use super::{Answer, PageRequest, Posted, listing, render, words};
 use quintet_api::{Holder, Holders, Problem};
 
 /// Rows of a page: a form that selects all of them has fewer than 200 fields (`max_fields`).
@@ -126,17 +125,14 @@ async fn queues(context: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem
         return Ok(vec![name]);
     }
     let mut all = Vec::new();
-    let mut from = (0, 0);
-    loop {
+    let mut next = Some((0, 0));
+    while let Some(from) = next {
         let page = context.queues(from).await?;
         let with = page.queues.into_iter().filter(|stats| {
             stats.gauges.reserved > 0 && context.requester.may_to(Verb::Peek, &stats.name)
         });
         all.extend(with.map(|stats| stats.name));
-        match page.next {
-            Some(next) => from = next,
-            None => break,
-        }
+        next = page.next;
     }
     all.sort_unstable();
     Ok(all)
@@ -211,20 +207,14 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
 }
 
 /// `POST /leases/do/release`: the leases that were selected end.
-pub(crate) async fn release(context: PageRequest, request: Request) -> Answer {
-    let app = &context.console.app;
-    let fields = context.form(request).await?;
+pub(crate) async fn release(Posted(context, fields): Posted) -> Answer {
+    let (app, api) = (&context.console.app, &context.console.api);
     let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
     for id in fields.form.all("id") {
         let id = id
             .parse()
             .map_err(|_| Problem::field("id", "takes the id of a message, a number"))?;
-        match context
-            .console
-            .api
-            .release(&context.requester, MessageId(id))
-            .await
-        {
+        match api.release(&context.requester, MessageId(id)).await {
             Ok(()) => ended += 1,
             Err(problem) if matches!(problem.code, "not_reserved" | "not_found") => over += 1,
             Err(problem) => refused.push(format!(" {id}: {}.", problem.detail)),

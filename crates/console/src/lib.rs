@@ -44,7 +44,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Router, middleware};
@@ -59,7 +59,7 @@ use quintet_types::{
 
 use frame::{Frame, Seal};
 pub use login::{LOGIN, PLACES, has, is_page, lead, login};
-use quintet_api::{Api, Problem};
+use quintet_api::{Api, Path, Problem};
 use quintet_http::{App, Elsewhere, Form, Payer, RequestBody, Requester, reply};
 
 /// Reply of a page, or its problem.
@@ -119,6 +119,23 @@ impl FromRequestParts<Arc<Console>> for PageRequest {
         })
     }
 }
+
+/// An operation by a form of one of our pages.
+struct Posted(PageRequest, RequestBody);
+
+impl FromRequest<Arc<Console>> for Posted {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, console: &Arc<Console>) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let Ok(context) = PageRequest::from_request_parts(&mut parts, console).await;
+        let fields = context.form(Request::from_parts(parts, body)).await?;
+        Ok(Self(context, fields))
+    }
+}
+
+/// Two parts of an address.
+type Two = Path<(String, String)>;
 
 impl PageRequest {
     async fn ask(&self, command: Command) -> Result<Outcome, Problem> {

@@ -164,6 +164,7 @@ impl Line {
             Some(lease) => lease.until,
             None => message.due().filter(|due| *due > now),
         };
+        let left = left.map(|at| words::duration(at.since(now)));
         Self {
             id: message.id.0,
             body: body.map(names::first_line).unwrap_or_default(),
@@ -184,10 +185,7 @@ impl Line {
             attempts: tried.map_or_else(|| message.reserves.to_string(), names::plain),
             from: from.as_ref().map(Named::new),
             age: words::duration(now.since(message.created)),
-            left: left.map_or_else(
-                || words::NONE.to_owned(),
-                |at| words::duration(at.since(now)),
-            ),
+            left: left.unwrap_or_else(|| words::NONE.to_owned()),
             holder: lease.map(holder).unwrap_or_default(),
             size: words::bytes(message.body.len()),
         }

@@ -10,7 +10,7 @@ use hyper::header::{HeaderMap, SET_COOKIE};
 use hyper::{Method, StatusCode};
 
 use super::frame::theme;
-use super::{PageRequest, assets};
+use super::{Posted, assets};
 use quintet_api::Problem as Refused;
 use quintet_http::{Answer, App, Gate, Problem, reply, sessions};
 
@@ -126,8 +126,7 @@ fn inside(next: &str) -> &str {
 }
 
 /// `POST /logout`.
-pub(super) async fn logout(context: PageRequest, request: Request) -> Result<Response, Refused> {
-    let form = context.form(request).await?;
+pub(super) async fn logout(Posted(context, form): Posted) -> Result<Response, Refused> {
     let app = &context.console.app;
     let mut response = reply::redirect(&app.link("login"));
     if let Some(token) = context.requester.session {

@@ -3,7 +3,7 @@
 use askama::Template;
 use quintet_client::Share;
 use quintet_client::trace::TRACEPARENT;
-use quintet_types::{Lease, ListState, Message, Ms, Name};
+use quintet_types::{Lease, ListState, Message, Ms, Name, Verb};
 
 use super::after::{self, Neighbours};
 use super::batches::{self, Member};
@@ -20,16 +20,6 @@ struct Fact {
     word: &'static str,
     text: String,
     below: String,
-}
-
-struct Attribute {
-    name: Vec<Piece>,
-    value: Vec<Piece>,
-}
-
-struct File {
-    name: Vec<Piece>,
-    about: String,
 }
 
 #[derive(Template)]
@@ -55,14 +45,16 @@ struct MessagePage {
     tree: Option<Vec<Node>>,
     hex: String,
     facts: Vec<Fact>,
-    attributes: Vec<Attribute>,
+    /// Names and values.
+    attributes: Vec<(Vec<Piece>, Vec<Piece>)>,
     /// Where its trace is shown; empty: nobody said where traces are, or it has none.
     trace: String,
     /// Its events, oldest first: when, and what.
     past: Vec<(String, Vec<Piece>)>,
     /// It was tried before, of which not all is known.
     earlier: bool,
-    files: Vec<File>,
+    /// Names and sizes.
+    files: Vec<(Vec<Piece>, String)>,
     from: Option<Named>,
     batch: Option<Member>,
     neighbours: Neighbours,
@@ -117,13 +109,12 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
     let tree = body::tree(&head).filter(|_| !cut);
     let trace = message.attr(TRACEPARENT.as_bytes());
     let trace = trace.and_then(|parent| trace_link(&client_api.trace_url(), parent));
+    let title = format!("{} of {}", message.id.0, name.plain);
     render(&MessagePage {
-        frame: context
-            .frame
-            .of(format!("{} of {}", message.id.0, name.plain), "queues"),
+        frame: context.frame.of(title, "queues"),
         id: message.id.0,
         state: listing::word(state),
-        may: May::of(&context.requester, &queue),
+        may: May(context.requester.clone(), queue.clone()),
         can_retry: matches!(state, ListState::Buried | ListState::Delayed),
         reserved: state == ListState::Reserved,
         status: names::first_line(message.error()),
@@ -144,16 +135,10 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
         hex: body::hex(&head),
         facts: facts(&context, &message, now),
         attributes: attributes
-            .map(|(name, value)| Attribute {
-                name: names::pieces(name),
-                value: names::pieces(value),
-            })
+            .map(|(name, value)| (names::pieces(name), names::pieces(value)))
             .collect(),
         files: files
-            .map(|file| File {
-                name: names::pieces(&file.name),
-                about: words::bytes(file.len),
-            })
+            .map(|file| (names::pieces(&file.name), words::bytes(file.len)))
             .collect(),
         from: message.came_from().as_ref().map(Named::new),
         batch: match message.tie() {
@@ -256,22 +241,12 @@ fn facts(context: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
         words::moment(ahead.wall_at(at).0)
     };
     let extra = message.extra.as_deref();
-    let plain = |word, text: String| Fact {
-        word,
-        text,
-        below: String::new(),
-    };
-    let mut all = vec![Fact {
-        word: "Age",
-        text: words::duration(now.since(message.created)),
-        below: format!("put {}", wall(message.created)),
-    }];
+    let fact = |word, text, below| Fact { word, text, below };
+    let plain = |word, text| fact(word, text, String::new());
+    let (age, put) = (now.since(message.created), wall(message.created));
+    let mut all = vec![fact("Age", words::duration(age), format!("put {put}"))];
     if let Some(due) = message.due().filter(|due| *due > now) {
-        all.push(Fact {
-            word: "Due in",
-            text: words::duration(due.since(now)),
-            below: wall(due),
-        });
+        all.push(fact("Due in", words::duration(due.since(now)), wall(due)));
     }
     all.push(plain("Attempts", words::count(u64::from(message.reserves))));
     if let Some(extra) = extra {
@@ -300,11 +275,7 @@ fn facts(context: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
     ));
     all.push(match message.expires() {
         None => plain("Expires", "never".to_owned()),
-        Some(at) => Fact {
-            word: "Expires in",
-            text: words::duration(at.since(now)),
-            below: wall(at),
-        },
+        Some(at) => fact("Expires in", words::duration(at.since(now)), wall(at)),
     });
     all
 }

@@ -86,9 +86,7 @@ impl Named {
         if self.part.len() <= SHORT {
             return self.part.clone();
         }
-        let hash = Md5::digest(self.part.as_bytes());
-        let hash = hash.iter().map(|byte| format!("{byte:02x}"));
-        format!("#{}", hash.collect::<String>())
+        format!("#{:x}", Md5::digest(self.part.as_bytes()))
     }
 
     /// About so many bytes of a page: the name, and its address twice.

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::{AuditLine, HookEvent, Setting, Source};
 
 use super::frame::Frame;
 use super::names::seen;
-use super::{Answer, PageRequest, render, words};
+use super::{Answer, PageRequest, Posted, render, words};
 use quintet_api::{Problem, blocking, in_a_line};
 
 /// Lines of the audit on a page.
@@ -25,21 +24,17 @@ struct Table {
 }
 
 struct Value {
-    key: String,
     value: String,
-    from: &'static str,
     said: bool,
-    help: String,
+    setting: Setting,
 }
 
 impl Value {
     fn new(setting: Setting) -> Self {
         Self {
-            key: setting.key,
             value: seen(&setting.value),
-            from: setting.source.name(),
             said: setting.source != Source::Default,
-            help: setting.help,
+            setting,
         }
     }
 }
@@ -100,8 +95,7 @@ pub(crate) async fn settings(context: PageRequest) -> Answer {
 const RELOADED: Duration = Duration::from_secs(5);
 
 /// `POST /settings/do/reload`.
-pub(super) async fn reload(context: PageRequest, request: Request) -> Answer {
-    context.form(request).await?;
+pub(super) async fn reload(Posted(context, _): Posted) -> Answer {
     let came = context.console.api.reload(&context.requester);
     let note = match tokio::time::timeout(RELOADED, came).await {
         Ok(Err(_)) => return Err(Problem::stopping()),

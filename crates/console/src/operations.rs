@@ -21,7 +21,7 @@ use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
-use super::{Answer, PageRequest, queue_of, render, words};
+use super::{Answer, PageRequest, Posted, Two, queue_of, render, words};
 use quintet_api::{DURATION_MAX_MS, Path, Problem};
 use quintet_http::{DoneWith, Form, Requester, locked, reply};
 
@@ -99,16 +99,10 @@ impl Jobs {
 
     /// The user's operations, newest first.
     fn of(&self, context: &PageRequest) -> Vec<Arc<Job>> {
-        let who = ask::who(context);
+        let who = context.requester.principal();
         let all = locked(&self.all);
-        let mine = all.iter().rev().filter(|job| {
-            let began = job
-                .requester
-                .known
-                .as_ref()
-                .map(|(principal, _)| *principal);
-            began == who
-        });
+        let mine = all.iter().rev();
+        let mine = mine.filter(|job| job.requester.principal() == who);
         mine.cloned().collect()
     }
 }
@@ -288,14 +282,16 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
     let part = names::in_address(queue);
     let token = form.get("token").unwrap_or_default();
     let now = console.api.client_api().now();
-    let question = console.questions.take(token, ask::who(context), now);
+    let question = console
+        .questions
+        .take(token, context.requester.principal(), now);
     let Some(question) = question.filter(|question| question.queue == *queue) else {
         let note = "Nothing was done: the page was used already or is older than 10 minutes. \
                     Confirm again.";
         return context.redirect(&format!("queues/{part}/ask/{operation}"), note);
     };
     if question.typed && form.get("name") != Some(queue.to_string().as_str()) {
-        let note = "Nothing was done: the typed name does not match. Type it as shown.".to_owned();
+        let note = "Nothing was done: the typed name does not match. Type it as shown.";
         return context.redirect(&format!("queues/{part}/ask/{operation}"), note);
     }
     let moves = question.operation == BulkOperation::Move;
@@ -398,10 +394,8 @@ fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
         return Err(Problem::field("to", "a name has 1 to 65,535 bytes"));
     }
     if to == *queue {
-        return Err(Problem::field(
-            "to",
-            "the messages are in this queue already",
-        ));
+        let why = "the messages are in this queue already";
+        return Err(Problem::field("to", why));
     }
     Ok(to)
 }
@@ -500,10 +494,8 @@ async fn each(
                 by: By::OwnerOrFree,
             },
             (BulkOperation::Move | BulkOperation::Drop, _) => {
-                return Err(Problem::field(
-                    "id",
-                    "this operation applies to all messages",
-                ));
+                let why = "this operation applies to all messages";
+                return Err(Problem::field("id", why));
             }
         };
         match context.ask(command).await {
@@ -519,11 +511,9 @@ async fn each(
 
 /// `POST /messages/ID/do/ACT`.
 pub(super) async fn on_message(
-    context: PageRequest,
-    Path((id, operation)): Path<(String, String)>,
-    request: Request,
+    Path((id, operation)): Two,
+    Posted(context, fields): Posted,
 ) -> Answer {
-    let fields = context.form(request).await?;
     let (message, queue) = context.message(&id).await?;
     let id = message.id;
     let (command, note) = one(id, &operation, &fields.form).ok_or_else(Problem::no_such_page)?;
@@ -595,31 +585,19 @@ fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static
 #[template(path = "operation.html")]
 struct Page {
     frame: Frame,
-    number: u64,
-    queue: Named,
     heading: String,
-    note: String,
-    done: u64,
-    counted: u64,
-    over: bool,
+    row: Row,
 }
 
 /// `/operations/N`.
 pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> Answer {
     let job = context.console.jobs.get(&number, &context)?;
-    let queue = Named::new(&job.queue);
+    let row = Row::new(&job, context.now());
+    let title = format!("Operation {}", job.number);
     render(&Page {
-        frame: context
-            .frame
-            .of(format!("Operation {}", job.number), "queues")
-            .live(""),
-        number: job.number,
-        heading: format!("Operation {} on {}", job.number, queue.plain),
-        queue,
-        note: job.note(),
-        done: job.done.load(Ordering::Relaxed),
-        counted: job.counted.max(1),
-        over: job.end.get().is_some(),
+        heading: format!("{title} on {}", row.queue.plain),
+        frame: context.frame.of(title, "queues").live(""),
+        row,
     })
 }
 
@@ -634,6 +612,21 @@ struct Row {
     over: bool,
 }
 
+impl Row {
+    fn new(job: &Job, now: Ms) -> Self {
+        Self {
+            number: job.number,
+            operation: job.operation.word(),
+            queue: Named::new(&job.queue),
+            age: words::duration(now.since(job.began)),
+            note: job.note(),
+            done: job.done.load(Ordering::Relaxed),
+            counted: job.counted.max(1),
+            over: job.end.get().is_some(),
+        }
+    }
+}
+
 #[derive(Template)]
 #[template(path = "operations.html")]
 struct List {
@@ -644,34 +637,15 @@ struct List {
 /// `/operations`: those that the requester began since the server's start.
 pub(super) async fn list(context: PageRequest) -> Answer {
     let now = context.now();
-    let rows = context
-        .console
-        .jobs
-        .of(&context)
-        .into_iter()
-        .map(|job| Row {
-            number: job.number,
-            operation: job.operation.word(),
-            queue: Named::new(&job.queue),
-            age: words::duration(now.since(job.began)),
-            note: job.note(),
-            done: job.done.load(Ordering::Relaxed),
-            counted: job.counted.max(1),
-            over: job.end.get().is_some(),
-        });
+    let jobs = context.console.jobs.of(&context);
     render(&List {
         frame: context.frame.of("Bulk operations", "operations").live(""),
-        rows: rows.collect(),
+        rows: jobs.iter().map(|job| Row::new(job, now)).collect(),
     })
 }
 
 /// `POST /operations/N/do/stop`.
-pub(super) async fn stop(
-    context: PageRequest,
-    Path(number): Path<String>,
-    request: Request,
-) -> Answer {
-    context.form(request).await?;
+pub(super) async fn stop(Path(number): Path<String>, Posted(context, _): Posted) -> Answer {
     let job = context.console.jobs.get(&number, &context)?;
     job.stop.store(true, Ordering::Relaxed);
     let note = "The operation stops after its current slice.".to_owned();

@@ -331,22 +331,6 @@ impl FindingRow {
     fn weight(&self) -> usize {
         self.name.as_ref().map_or(0, Named::weight)
     }
-
-    fn alarm(&self) -> bool {
-        self.finding.rule.level() == Level::Alarm
-    }
-
-    fn resume(&self) -> bool {
-        self.finding.rule == Rule::Paused
-    }
-
-    fn dead(&self) -> bool {
-        self.finding.rule == Rule::DeadLetters
-    }
-
-    fn several(&self) -> bool {
-        self.finding.rule == Rule::NoConsumers
-    }
 }
 
 /// A link among others, one of which is where one is.
@@ -387,10 +371,10 @@ struct Overview {
 pub(super) async fn page(context: PageRequest) -> Answer {
     let want = Want::of(&context.query()?);
     let mut found = QueueWalk::default();
-    let mut from = (0, 0);
+    let mut next = Some((0, 0));
     let client_api = context.client_api();
     let thresholds = client_api.thresholds();
-    loop {
+    while let Some(from) = next {
         let page = context.queues(from).await?;
         for stats in page.queues {
             let recent = client_api.recent(&stats);
@@ -400,10 +384,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
             client_api.add_hour(&stats.name, &mut found.hour);
             found.add(&want, &thresholds, stats, recent.as_ref());
         }
-        match page.next {
-            Some(next) => from = next,
-            None => break,
-        }
+        next = page.next;
     }
     found.keep_first(want.rows + 1);
     let mut made = HashSet::new();
@@ -487,20 +468,18 @@ fn shown(
     findings.truncate(fit);
     let more_findings = total.saturating_sub(findings.len() as u64);
     let counts = found.counts;
-    let only = ONLY.iter().enumerate().map(|(at, (word, text))| Choice {
+    let choice = |kind, (word, text): (&'static str, &'static str), on, count| Choice {
         word,
         text,
-        link: want.link(("only", word)),
-        count: words::count(counts[at]),
-        on: at == want.only,
-    });
-    let sorts = SORTS.iter().enumerate().map(|(at, (word, text))| Choice {
-        word,
-        text,
-        link: want.link(("sort", word)),
-        count: String::new(),
-        on: at == want.sort,
-    });
+        link: want.link((kind, word)),
+        count,
+        on,
+    };
+    let only = ONLY.iter().zip(counts).enumerate();
+    let only =
+        only.map(|(at, (one, count))| choice("only", *one, at == want.only, words::count(count)));
+    let sorts = SORTS.iter().enumerate();
+    let sorts = sorts.map(|(at, one)| choice("sort", *one, at == want.sort, String::new()));
     Overview {
         findings,
         more_findings,

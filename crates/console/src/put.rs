@@ -1,7 +1,6 @@
 //! The form that puts a message.
 
 use askama::Template;
-use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -11,7 +10,7 @@ use quintet_types::{Body, Command, CommandError, Edit, Message, Name, Outcome, V
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Answer, PageRequest, body, render, words};
+use super::{Answer, PageRequest, Posted, body, render, words};
 use quintet_api::{DURATION_MAX_MS, Dedupe, NewMessage, Path, Problem, SMALL, version};
 use quintet_http::{DoneWith, Form, reply};
 
@@ -254,8 +253,7 @@ pub(super) async fn edit_page(context: PageRequest, Path(id): Path<String>) -> A
 }
 
 /// `POST /messages/ID/edit`: what is another is changed, if nobody else changed the message.
-pub(super) async fn edit(context: PageRequest, Path(id): Path<String>, request: Request) -> Answer {
-    let submitted = context.form(request).await?;
+pub(super) async fn edit(Path(id): Path<String>, Posted(context, submitted): Posted) -> Answer {
     let (message, queue) = context.message(&id).await?;
     let field = |name: &str| submitted.form.get(name).unwrap_or_default();
     let typed = field("body").replace("\r\n", "\n");
@@ -316,19 +314,14 @@ pub(super) async fn edit(context: PageRequest, Path(id): Path<String>, request: 
 }
 
 /// Puts what the form says, and goes to the message.
-pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
-    let submitted = context.form(request).await?;
+pub(super) async fn put(Posted(context, submitted): Posted) -> Answer {
     let mut form = Put::of(&submitted.form);
     let Some((queue, message)) = form.read() else {
         return Ok(form.shown(StatusCode::BAD_REQUEST, &context.frame));
     };
     let stored = async {
-        let put = context
-            .console
-            .api
-            .new_put(&queue, message, 0, None)
-            .await?;
-        context.ask(Command::Put(put)).await
+        let put = context.console.api.new_put(&queue, message, 0, None);
+        context.ask(Command::Put(put.await?)).await
     };
     let id = match stored.await {
         Ok(Outcome::Put { id, .. }) => id.0,

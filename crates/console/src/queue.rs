@@ -6,7 +6,7 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_client::Rates;
 use quintet_client::attention::{Finding, Level, Rule, why_slow};
 use quintet_types::{
-    Groups, HeldKey, ListState, Ms, QueueGauges, QueueSettings, QueueStats, Rate, Verb,
+    Groups, HeldKey, ListState, Ms, Name, QueueGauges, QueueSettings, QueueStats, Rate, Verb,
 };
 
 use super::frame::Frame;
@@ -30,37 +30,12 @@ pub(super) struct Tab {
     pub(super) on: bool,
 }
 
-/// The requester's rights on the queue.
-pub(super) struct May {
-    pub(super) put: bool,
-    pub(super) pause: bool,
-    pub(super) kick: bool,
-    pub(super) shift: bool,
-    pub(super) delete: bool,
-    pub(super) purge: bool,
-    pub(super) drop: bool,
-    pub(super) configure: bool,
-    pub(super) edit: bool,
-}
+/// The requester's rights on a queue.
+pub(super) struct May(pub(super) Requester, pub(super) Name);
 
 impl May {
-    pub(crate) fn of(requester: &Requester, queue: &quintet_types::Name) -> Self {
-        let may = |verb| requester.may_to(verb, queue);
-        Self {
-            put: may(Verb::Put),
-            pause: may(Verb::Pause),
-            kick: may(Verb::Kick),
-            shift: may(Verb::Move),
-            delete: may(Verb::Delete),
-            purge: may(Verb::Flush),
-            drop: may(Verb::Drop),
-            configure: may(Verb::Configure),
-            edit: may(Verb::Edit),
-        }
-    }
-
-    fn any_more(&self) -> bool {
-        self.kick || self.shift || self.purge || self.drop
+    pub(super) fn can(&self, verb: Verb) -> bool {
+        self.0.may_to(verb, &self.1)
     }
 }
 
@@ -187,10 +162,8 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         false => None,
     };
     let shown = queue.to_string();
-    let script = context
-        .console
-        .ask_rq(move |rq| rq.has_script(&shown))
-        .await?;
+    let script = context.console.ask_rq(move |rq| rq.has_script(&shown));
+    let script = script.await?;
     let queue_setup = context.setup(&queue).await?;
     let setup = setup::of(&context, &queue_setup);
     let held = match keys(&stats, &queue_setup.settings) {
@@ -208,18 +181,16 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
     let day = query.get("span") == Some("24h");
     let recent = client_api.recent(&stats);
     let finding = client_api.thresholds().judge(&stats, recent.as_ref());
+    let frame = context.frame.of(&name.plain, "queues");
     render(&Queue {
         // A filter looks through messages, which stay as they are shown.
-        frame: context
-            .frame
-            .of(&name.plain, "queues")
-            .live("has key older error group after"),
-        may: May::of(&context.requester, &queue),
+        frame: frame.live("has key older error group after"),
+        may: May(context.requester.clone(), queue.clone()),
         paused_by: setup::paused_by(&context, &queue_setup),
         paused_left: Some(stats.paused_left_ms)
             .filter(|left| *left > 0)
             .map(words::duration),
-        offers_buried: is_about(finding.as_ref(), Rule::DeadLetters),
+        offers_buried: (finding.as_ref()).is_some_and(|found| found.rule == Rule::DeadLetters),
         why: why(&stats, finding, || why_slow(&stats, recent.as_ref())),
         facts: facts(&stats, &queue_setup.settings, client_api.rates(&queue)),
         elsewhere: elsewhere.map(|called| elsewhere_of(&context, called)),
@@ -277,10 +248,6 @@ fn why(
     (!slow.is_empty()).then(|| (false, "is slow.".to_owned(), slow))
 }
 
-fn is_about(finding: Option<&Finding>, rule: Rule) -> bool {
-    finding.is_some_and(|finding| finding.rule == rule)
-}
-
 fn elsewhere_of(context: &PageRequest, called: Called) -> Elsewhere {
     let word = |(word, value): (String, CalledAs)| {
         let (text, queue) = match value {
@@ -318,15 +285,10 @@ fn keys(stats: &QueueStats, settings: &QueueSettings) -> Option<[(&'static str, 
         }
         Groups::None => return None,
     };
+    let (keys, limited) = (words::count(stats.keys), words::count(stats.keys_limited));
     Some([
-        (
-            "Message groups",
-            format!("{} ({means})", words::count(stats.keys)),
-        ),
-        (
-            "Message groups at a limit",
-            words::count(stats.keys_limited),
-        ),
+        ("Message groups", format!("{keys} ({means})")),
+        ("Message groups at a limit", limited),
     ])
 }
 

@@ -4,7 +4,6 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use axum::response::IntoResponse as _;
-use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode};
 use quintet_types::{ListState, Message, Name, Verb};
 
@@ -109,14 +108,12 @@ pub(super) async fn download(
     let (message, queue) = context.message(&id).await?;
     let state = ListState::of(&message, context.now());
     let (path, scripted) = find(&context, &message, &queue).await?;
-    let mut response = match path {
+    let response = match path {
         Some(path) => files::send(&path, "Log", &headers).await,
         None if scripted => StatusCode::NO_CONTENT.into_response(),
         None => return Err(Problem::not_found()),
     };
-    let word = HeaderValue::from_static(listing::word(state));
-    response.headers_mut().insert(STATE, word);
-    Ok(response)
+    Ok(([(STATE, listing::word(state))], response).into_response())
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::str::FromStr;
 
 use askama::Template;
-use axum::extract::Request;
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat};
 use hyper::StatusCode;
@@ -14,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::frame::Frame;
 use super::names::seen;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, Posted, words};
 use quintet_api::Problem;
 use quintet_http::{Form, reply};
 
@@ -257,8 +256,7 @@ fn choice<T: DeserializeOwned>(form: &Form, field: &str) -> Option<T> {
 }
 
 /// `POST /schedules/form`.
-pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
-    let submitted = context.form(request).await?;
+pub(super) async fn put(Posted(context, submitted): Posted) -> Answer {
     let form = &submitted.form;
     let old = form.get("old").filter(|old| !old.is_empty());
     let name = old.or(form.get("name")).unwrap_or_default().to_owned();

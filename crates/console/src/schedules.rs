@@ -1,13 +1,12 @@
 //! Schedules: what is put by the clock, and the calendar of the next day.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::{ScheduleAct, ScheduleSeen, WhichSchedules};
 use quintet_types::Name;
 
 use super::frame::Frame;
 use super::names::{Named, seen};
-use super::{Answer, PageRequest, names, render, text_of, words};
+use super::{Answer, PageRequest, Posted, Two, names, render, text_of, words};
 use quintet_api::{Path, Problem, Schedule, blocking, nexts};
 
 /// Rows of a page.
@@ -20,27 +19,17 @@ const DAY: u64 = 86_400_000;
 const OFTEN: usize = 24;
 
 struct Row {
+    cron: Schedule,
     name: String,
-    /// As it is, for the address of its form.
-    typed: String,
     /// Its part of an address.
     part: String,
     schedule: String,
-    zone: String,
     queue: Named,
-    paused: bool,
     next: String,
     last: String,
-    /// The message it put last.
-    message: Option<u64>,
     outcome: String,
     bad: bool,
-    missed: u64,
     missed_text: String,
-    /// It is in the configuration.
-    of_file: bool,
-    /// It is neither paused nor due.
-    ended: bool,
 }
 
 /// An hour of the calendar.
@@ -54,7 +43,7 @@ struct Hour {
 impl Row {
     fn new(cron: Schedule) -> Self {
         let when = |ms: Option<u64>| ms.map_or_else(|| words::NONE.to_owned(), words::moment);
-        let outcome = match (cron.outcome, cron.error, cron.missed_ms) {
+        let outcome = match (cron.outcome, &cron.error, cron.missed_ms) {
             ("refused", Some(error), _) => format!("refused: {error}"),
             ("invalid", Some(error), _) => format!("invalid: {error}"),
             ("missed", _, at) => format!("missed, seen {}", when(at)),
@@ -64,20 +53,14 @@ impl Row {
         Self {
             part: names::in_address(&Name::from(cron.name.as_str())),
             name: seen(&cron.name),
-            typed: cron.name,
             schedule: seen(&cron.schedule),
-            zone: cron.zone,
             queue: Named::new(&Name::of_shown(&cron.queue)),
-            paused: cron.paused,
             next: when(cron.next_ms),
             last: when(cron.last_ms),
-            message: cron.message,
             bad: matches!(cron.outcome, "refused" | "missed" | "invalid"),
-            of_file: cron.source == "file",
-            ended: cron.ended,
             outcome,
-            missed: cron.missed_runs,
             missed_text: words::count(cron.missed_runs),
+            cron,
         }
     }
 }
@@ -188,12 +171,7 @@ fn calendar(schedules: &[ScheduleSeen], wall: u64) -> (Vec<Hour>, Vec<String>) {
 }
 
 /// `POST /schedules/NAME/do/ACT`.
-pub(super) async fn steer(
-    context: PageRequest,
-    Path((part, act)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    context.form(request).await?;
+pub(super) async fn steer(Path((part, act)): Two, Posted(context, _): Posted) -> Answer {
     let name = text_of(&part)?;
     let act = match act.as_str() {
         "pause" => ScheduleAct::Pause,
@@ -201,11 +179,8 @@ pub(super) async fn steer(
         "run" => ScheduleAct::Run,
         _ => return Err(Problem::no_such_page()),
     };
-    let done = context
-        .console
-        .api
-        .steer_schedule(act.clone(), &name)
-        .await?;
+    let api = &context.console.api;
+    let done = api.steer_schedule(act.clone(), &name).await?;
     let name = seen(&name);
     let note = match (&act, done.changed, done.message) {
         (ScheduleAct::Run, _, Some(id)) => format!("{name} was put as message {}.", id.0),

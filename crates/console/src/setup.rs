@@ -1,26 +1,23 @@
 //! How a queue is set up: what holds, who said so, and where copies go.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::{SetBy, Setting, Source};
 use quintet_types::{Name, QueueSetup, Tags, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Answer, PageRequest, queue_of, render, words};
+use super::{Answer, PageRequest, Posted, Two, queue_of, render, words};
 use quintet_api::{Path, version_of_setup};
 
 /// A setting in force.
 pub(super) struct Value {
-    pub(super) key: String,
     pub(super) value: String,
     pub(super) from: String,
     /// Somebody said so.
     pub(super) said: bool,
     /// Somebody said so for this queue while the server ran.
     pub(super) own: bool,
-    pub(super) locked: bool,
-    pub(super) help: String,
+    pub(super) setting: Setting,
 }
 
 /// A queue's.
@@ -52,9 +49,7 @@ pub(crate) fn of(context: &PageRequest, setup: &QueueSetup) -> Setup {
         },
         said: setting.source != Source::Default,
         own: setting.source == Source::Queue && setting.key != "tags",
-        locked: setting.locked,
-        help: setting.help,
-        key: setting.key,
+        setting,
     });
     let mut values: Vec<Value> = values.collect();
     values.sort_by_key(|value| !value.said);
@@ -102,24 +97,19 @@ struct Changed {
 /// `/queues/NAME/settings`.
 pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answer {
     let queue = queue_of(&part)?;
-    let has = context
-        .query()?
-        .get("has")
-        .unwrap_or_default()
-        .to_lowercase();
+    let query = context.query()?;
+    let has = query.get("has").unwrap_or_default().to_lowercase();
     let queue_setup = context.setup(&queue).await?;
     let mut setup = of(&context, &queue_setup);
-    let says = |text: &str| text.to_lowercase().contains(&has);
+    let says = |text: &String| text.to_lowercase().contains(&has);
     setup.values.retain(|value| {
-        [&value.key, &value.value, &value.from, &value.help]
-            .iter()
-            .any(|text| says(text))
+        let (key, help) = (&value.setting.key, &value.setting.help);
+        [key, &value.value, &value.from, help].into_iter().any(says)
     });
     let name = Named::new(&queue);
+    let title = format!("Settings of {}", name.plain);
     render(&Changed {
-        frame: context
-            .frame
-            .of(format!("Settings of {}", name.plain), "queues"),
+        frame: context.frame.of(title, "queues"),
         may: context.requester.may_to(Verb::Configure, &queue),
         seen: version_of_setup(&queue_setup),
         name,
@@ -129,13 +119,8 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
 }
 
 /// `POST /queues/NAME/settings/KEY`: sets it, or undoes that.
-pub(crate) async fn change(
-    context: PageRequest,
-    Path((part, key)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
+pub(crate) async fn change(Path((part, key)): Two, Posted(context, submitted): Posted) -> Answer {
     let queue = queue_of(&part)?;
-    let submitted = context.form(request).await?;
     let (app, api) = (&context.console.app, &context.console.api);
     let before = api.setup(&context.requester, &queue).await?;
     let undoes = submitted.form.says("undo");

@@ -2,7 +2,6 @@
 //! to be quiet, and to end.
 
 use askama::Template;
-use axum::extract::Request;
 use quintet_client::WorkerAction;
 use quintet_types::Name;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use super::frame::Frame;
 use super::names::{in_address, seen};
 use super::overview::Figure;
-use super::{Answer, PageRequest, render, text_of, words};
+use super::{Answer, PageRequest, Posted, Two, render, text_of, words};
 use quintet_api::{Path, Problem};
 
 /// Rows of a page.
@@ -50,7 +49,7 @@ struct Row {
     state: &'static str,
     tag: &'static str,
     /// The requests that are still possible.
-    operations: &'static [(&'static str, &'static str)],
+    operations: Requests,
     jobs: Figure,
     connections: Figure,
     memory: String,
@@ -60,22 +59,16 @@ struct Row {
     age: String,
 }
 
+/// Requests that are possible: a word of the address and one of the button.
+type Requests = &'static [(&'static str, &'static str)];
+
 /// The work of a worker: a word, the class of its tag, and the possible requests.
-fn state(
-    word: &str,
-) -> (
-    &'static str,
-    &'static str,
-    &'static [(&'static str, &'static str)],
-) {
+fn state(word: &str) -> (&'static str, &'static str, Requests) {
+    const ALL: Requests = &[("quiet", "Quiet"), ("terminate", "End")];
     match word {
         "terminate" => ("ending", "warn", &[]),
-        "quiet" => ("quiet", "warn", &[("terminate", "End")]),
-        _ => (
-            "running",
-            "good",
-            &[("quiet", "Quiet"), ("terminate", "End")],
-        ),
+        "quiet" => ("quiet", "warn", &ALL[1..]),
+        _ => ("running", "good", ALL),
     }
 }
 
@@ -205,10 +198,7 @@ struct WorkerAsk {
 }
 
 /// `/workers/WID/ask/ACT`.
-pub(super) async fn question(
-    context: PageRequest,
-    Path((part, act)): Path<(String, String)>,
-) -> Answer {
+pub(super) async fn question(context: PageRequest, Path((part, act)): Two) -> Answer {
     let (wid, wanted) = named(&part, &act)?;
     let mut found = None;
     each(&context, |page| {
@@ -221,30 +211,27 @@ pub(super) async fn question(
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
     let command = wid.bytes().all(plain) && !wid.starts_with('-');
     let shown = seen(&wid);
+    let (to, says) = match wanted {
+        WorkerAction::Quiet => (
+            "be quiet",
+            "The worker gets no more jobs and finishes the jobs that it has. This cannot be \
+             undone: only a restarted worker gets jobs again.",
+        ),
+        WorkerAction::Terminate => (
+            "end",
+            "The worker gets no more jobs and must end. Most workers give their jobs some \
+             seconds, then return the rest. This cannot be undone.",
+        ),
+    };
     render(&WorkerAsk {
         frame: context.frame.of(format!("{act} {shown}"), "workers"),
-        heading: match wanted {
-            WorkerAction::Quiet => format!("Ask {shown} to be quiet?"),
-            WorkerAction::Terminate => format!("Ask {shown} to end?"),
-        },
-        says: match wanted {
-            WorkerAction::Quiet => {
-                "The worker gets no more jobs and finishes the jobs that it has. This cannot be \
-                 undone: only a restarted worker gets jobs again."
-            }
-            WorkerAction::Terminate => {
-                "The worker gets no more jobs and must end. Most workers give their jobs some \
-                 seconds, then return the rest. This cannot be undone."
-            }
-        },
+        heading: format!("Ask {shown} to {to}?"),
+        says,
         place: place(&worker),
         state: state(&worker.state).0,
         jobs: held.clone(),
         silent: words::duration(worker.silent_ms),
-        button: match wanted {
-            WorkerAction::Quiet => format!("Ask the worker to be quiet, with {held}"),
-            WorkerAction::Terminate => format!("Ask the worker to end, with {held}"),
-        },
+        button: format!("Ask the worker to {to}, with {held}"),
         command: command.then(|| format!("quintet workers {act} {wid}")),
         part,
         act,
@@ -253,23 +240,17 @@ pub(super) async fn question(
 }
 
 /// `POST /workers/WID/do/ACT`.
-pub(super) async fn steer(
-    context: PageRequest,
-    Path((part, act)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    context.form(request).await?;
+pub(super) async fn steer(Path((part, act)): Two, Posted(context, _): Posted) -> Answer {
     let (wid, act) = named(&part, &act)?;
     let there = context.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
-    let note = match (there, act) {
-        (true, WorkerAction::Quiet) => {
-            format!("{wid} gets no more jobs. Its next heartbeat tells it to be quiet.")
-        }
-        (true, WorkerAction::Terminate) => {
-            format!("{wid} gets no more jobs. Its next heartbeat tells it to end.")
-        }
-        (false, _) => format!("{wid} is gone already."),
+    let to = match act {
+        WorkerAction::Quiet => "be quiet",
+        WorkerAction::Terminate => "end",
+    };
+    let note = match there {
+        true => format!("{wid} gets no more jobs. Its next heartbeat tells it to {to}."),
+        false => format!("{wid} is gone already."),
     };
     context.redirect("workers", note)
 }

@@ -19,21 +19,24 @@ use crate::consumers::{Consumer, Consumers, WORKER_MAX};
 use crate::cookie::Session;
 use crate::gate::Gate;
 use crate::locks::locked;
+use crate::never::or_never;
 use crate::watched::FarEnd;
 
-/// All listeners' connections, by number.
-pub struct Clients {
-    started: Instant,
-    there: Mutex<There>,
-    stops: watch::Sender<bool>,
-    /// Connections that were refused since their address had too many.
-    crowded: AtomicU64,
-    /// The minute in which the log last said so, from 1.
-    crowded_reported: AtomicU64,
-    /// The consumers of the newest requests.
-    pub consumers: Consumers,
-    /// The takes that wait under tokens.
-    pub attempts: Attempts,
+quintet_types::defaults! {
+    /// All listeners' connections, by number.
+    pub struct Clients {
+        started: Instant = Instant::now(),
+        there: Mutex<There> = Mutex::default(),
+        stops: watch::Sender<bool> = watch::Sender::new(false),
+        /// Connections that were refused since their address had too many.
+        crowded: AtomicU64 = AtomicU64::new(0),
+        /// The minute in which the log last said so, from 1.
+        crowded_reported: AtomicU64 = AtomicU64::new(0),
+        /// The consumers of the newest requests.
+        pub consumers: Consumers = Consumers::default(),
+        /// The takes that wait under tokens.
+        pub attempts: Attempts = Attempts::default(),
+    }
 }
 
 /// The connected clients.
@@ -126,20 +129,6 @@ struct Last {
 pub struct Present {
     clients: Arc<Clients>,
     client: Arc<Client>,
-}
-
-impl Default for Clients {
-    fn default() -> Self {
-        Self {
-            started: Instant::now(),
-            there: Mutex::default(),
-            stops: watch::Sender::new(false),
-            crowded: AtomicU64::new(0),
-            crowded_reported: AtomicU64::new(0),
-            consumers: Consumers::default(),
-            attempts: Attempts::default(),
-        }
-    }
 }
 
 /// Waits until it is true, or nobody is left who could say so.
@@ -355,12 +344,7 @@ impl Client {
     /// Returns when waits for this client have to end: the client sends nothing more, also if
     /// bytes that came before are unread, or the server stops.
     pub async fn is_let_go(&self) {
-        let far_end = async {
-            match self.far_end.get() {
-                Some(far_end) => far_end.is_closed().await,
-                None => std::future::pending().await,
-            }
-        };
+        let far_end = or_never(self.far_end.get().map(FarEnd::is_closed));
         tokio::select! {
             () = far_end => {}
             () = self.reads_no_more() => {}

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use hyper::header::{
     CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
 };
@@ -66,17 +66,12 @@ pub fn joined(
                 Some((piece, (bodies, next, share)))
             }
         });
-    let mut response = Response::new(Body::from_stream(stream));
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; sandbox"),
-    );
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
+    ];
+    let mut response = (headers, Body::from_stream(stream)).into_response();
+    (response.headers_mut()).insert(CONTENT_LENGTH, HeaderValue::from(len));
     response
 }
 
@@ -86,10 +81,7 @@ pub fn response(
     id: MessageId,
     body: quintet_types::Body,
 ) -> Response {
-    let mut response = joined(client_api, vec![body], None);
     let name = format!("attachment; filename=\"message-{}.bin\"", id.0);
-    if let Ok(name) = HeaderValue::from_str(&name) {
-        response.headers_mut().insert(CONTENT_DISPOSITION, name);
-    }
-    response
+    let response = joined(client_api, vec![body], None);
+    ([(CONTENT_DISPOSITION, name)], response).into_response()
 }

@@ -7,6 +7,7 @@ use quintet_types::Principal;
 
 use crate::clients::Client;
 use crate::gate::{Gate, Pace};
+use crate::never::or_never;
 use crate::reply::Problem;
 
 /// Waits until a request may be answered, as `gate` says, but not beyond the stop of the server,
@@ -24,15 +25,9 @@ pub async fn pace(
     match gate.pace(peer, principal) {
         Pace::In(wait) if wait.is_zero() => Ok(()),
         Pace::In(wait) => {
-            let stops = async {
-                match client {
-                    Some(client) => client.is_stopped().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = tokio::time::sleep(wait) => Ok(()),
-                () = stops => Err(Problem::Stopping),
+                () = or_never(client.map(Client::is_stopped)) => Err(Problem::Stopping),
             }
         }
         Pace::Not(why, wait) => Err(Problem::TooMany(why, wait)),

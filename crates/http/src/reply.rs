@@ -159,11 +159,7 @@ pub fn redirect(to: &str) -> Response {
 }
 
 fn typed(status: StatusCode, content_type: &'static str, body: String) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    let content_type = HeaderValue::from_static(content_type);
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
+    (status, [(CONTENT_TYPE, content_type)], Body::from(body)).into_response()
 }
 
 /// Headers that keep a page's own scripts and nothing else running, unless the

@@ -11,7 +11,7 @@ use quintet_tls::Secure;
 use crate::clients::Clients;
 use crate::elsewhere::Elsewhere;
 use crate::gate::Gate;
-use crate::guard::{Logins, User};
+use crate::guard::{Guard, Logins, User};
 use crate::replies::TellReply;
 use crate::streams::StreamCounts;
 
@@ -59,6 +59,18 @@ quintet_types::defaults! {
 }
 
 impl Settings {
+    /// The rules of a listener with these settings; `short_hosts`: of [`Guard`].
+    pub fn guard(&self, short_hosts: bool) -> Guard {
+        Guard {
+            users: self.users.clone(),
+            logins: self.logins.clone(),
+            gate: self.gate.clone(),
+            allowed_ips: self.allowed_ips.clone(),
+            hosts: self.hosts.clone(),
+            short_hosts,
+        }
+    }
+
     /// True for an address whose connections are not counted.
     pub(crate) fn is_trusted(&self, peer: IpAddr) -> bool {
         peer.is_loopback() || self.trusted_proxies.iter().any(|net| net.contains(&peer))

@@ -154,7 +154,8 @@ pub(crate) fn serve(
         settings.gate = Some(HttpGate::of_listener(&edge.security, one.user, users));
         settings.logins = Some(logins.clone());
         share(&mut settings, &bound, edge, &edge.http);
-        let site: Arc<dyn Serve> = Site::new(settings, Arc::clone(rq), Arc::clone(client_api));
+        let site: Arc<dyn Serve> =
+            Site::new(settings, Some(Arc::clone(rq)), Arc::clone(client_api));
         (bound, site)
     });
     Running::start(NAME, threads, sites.collect(), dispatchers)

@@ -443,7 +443,7 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
         },
         ..Settings::default()
     };
-    let site: Arc<dyn Serve> = Site::of_api(settings, Arc::<Server>::clone(server));
+    let site: Arc<dyn Serve> = Site::new(settings, None, Arc::<Server>::clone(server));
     let dispatchers = Arc::clone(&server.dispatchers);
     let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], move || {
         task_of(&dispatchers)

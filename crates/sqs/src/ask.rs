@@ -6,8 +6,8 @@ use quintet_client::ClientApi;
 use quintet_http::Losses;
 use quintet_http::reply::blocking;
 use quintet_types::{
-    Body, BulkDone, BulkOp, Caller, Command, CommandError, Name, Outcome, QueueSetup, QueueStats,
-    StatsOf, StatsReply,
+    Body, BulkDone, BulkOp, Caller, Command, CommandError, Name, Outcome, Overrides, QueueSetup,
+    QueueStats, StatsOf, StatsReply, Tags,
 };
 use tokio::sync::oneshot;
 
@@ -71,6 +71,31 @@ impl ShardClient {
     /// The shards' no, or a hook's.
     pub(crate) async fn ask(&self, command: Command) -> Result<Outcome, Fault> {
         accepted(self.begin(command).outcome().await)
+    }
+
+    /// Sets up a queue that is there.
+    ///
+    /// # Errors
+    /// There is none of that name; or as the shards say.
+    pub(crate) async fn configure(&self, queue: Name, settings: Overrides) -> Result<(), Fault> {
+        let command = Command::Configure {
+            queue,
+            overrides: Some(Box::new(settings)),
+            must_exist: true,
+        };
+        self.ask(command).await.map(drop)
+    }
+
+    /// Changes tags of a queue that is there.
+    ///
+    /// # Errors
+    /// As of [`ShardClient::configure`].
+    pub(crate) async fn set_tags(&self, queue: Name, tags: Tags) -> Result<(), Fault> {
+        let settings = Overrides {
+            tags: Some(tags),
+            ..Overrides::default()
+        };
+        self.configure(queue, settings).await
     }
 
     /// A step of a bulk operation.

@@ -77,15 +77,15 @@ pub(crate) fn check_bytes(bytes: u64, most: u64) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::SendEntry;
+    use crate::input::SendMessage;
 
     fn refused(ids: &[&str], open: bool) -> Option<(Shape, String)> {
         let entries = List {
             kept: ids
                 .iter()
-                .map(|id| SendEntry {
+                .map(|id| SendMessage {
                     id: Some((*id).to_owned()),
-                    ..SendEntry::default()
+                    ..SendMessage::default()
                 })
                 .collect(),
             count: ids.len(),

@@ -27,6 +27,9 @@ inputs! {
         queue_url: Option<String>,
         label: Option<String>,
         actions: List<String>,
+        /// Written as no other name is.
+        #[serde(rename = "AWSAccountIds")]
+        accounts: List<String>,
     }
     RemovePermission { queue_url: Option<String>, label: Option<String> }
     GetQueueUrl { queue_name: Option<String> }
@@ -44,17 +47,10 @@ inputs! {
         max_results: Option<Whole>,
         next_token: Option<String>,
     }
+    SendMessageBatch { queue_url: Option<String>, entries: List<SendMessage> }
+    /// A message alone, which has no id, or an entry of a batch, which names no queue.
     SendMessage {
         queue_url: Option<String>,
-        message_body: Option<String>,
-        delay_seconds: Option<Whole>,
-        message_attributes: Named<Attribute>,
-        message_system_attributes: Named<Attribute>,
-        message_deduplication_id: Option<String>,
-        message_group_id: Option<String>,
-    }
-    SendMessageBatch { queue_url: Option<String>, entries: List<SendEntry> }
-    SendEntry {
         id: Option<String>,
         message_body: Option<String>,
         delay_seconds: Option<Whole>,
@@ -81,16 +77,12 @@ inputs! {
         wait_time_seconds: Option<Whole>,
         receive_request_attempt_id: Option<String>,
     }
-    DeleteMessage { queue_url: Option<String>, receipt_handle: Option<String> }
-    ChangeMessageVisibility {
+    /// Messages received: DeleteMessageBatch, ChangeMessageVisibilityBatch.
+    OfHandles { queue_url: Option<String>, entries: List<OfHandle> }
+    /// A message received: DeleteMessage, ChangeMessageVisibility, and the entries of their
+    /// batches, which alone have ids.
+    OfHandle {
         queue_url: Option<String>,
-        receipt_handle: Option<String>,
-        visibility_timeout: Option<Whole>,
-    }
-    DeleteMessageBatch { queue_url: Option<String>, entries: List<HandleEntry> }
-    ChangeMessageVisibilityBatch { queue_url: Option<String>, entries: List<HandleEntry> }
-    /// An entry of a batch that is about messages received.
-    HandleEntry {
         id: Option<String>,
         receipt_handle: Option<String>,
         visibility_timeout: Option<Whole>,
@@ -111,25 +103,54 @@ inputs! {
         #[serde(rename = "tags", alias = "Tags")]
         tags: Texts,
     }
-    /// The accounts of AddPermission, whose name is written as no other is.
-    Accounts {
-        #[serde(rename = "AWSAccountIds")]
-        ids: List<String>,
-    }
 }
 
-/// The actions that name their queue by a URL, and the others.
+/// The actions that name their queue by a URL, and the others: the input of each, the operation
+/// that it is, and the method that does it.
+macro_rules! table {
+    ($with:ident) => {
+        $with! {
+            {
+                AddPermission(AddPermission) = Configure add_permission,
+                DeleteQueue(OfQueue) = Drop delete_queue,
+                PurgeQueue(OfQueue) = Flush purge_queue,
+                SetQueueAttributes(SetQueueAttributes) = Configure set_attributes,
+                GetQueueAttributes(GetQueueAttributes) = Work get_attributes,
+                SendMessage(SendMessage) = Work send,
+                SendMessageBatch(SendMessageBatch) = Work send_batch,
+                ReceiveMessage(ReceiveMessage) = Work receive,
+                DeleteMessage(OfHandle) = Work delete,
+                DeleteMessageBatch(OfHandles) = Work delete_batch,
+                ChangeMessageVisibility(OfHandle) = Work change,
+                ChangeMessageVisibilityBatch(OfHandles) = Work change_batch,
+                TagQueue(TagQueue) = Configure tag_queue,
+                UntagQueue(UntagQueue) = Configure untag_queue,
+                ListQueueTags(OfQueue) = Work list_tags,
+                RemovePermission(RemovePermission) = Configure remove_permission,
+                ListDeadLetterSourceQueues(ListDeadLetterSourceQueues) = Work list_sources,
+            }
+            {
+                CreateQueue(CreateQueue) = Work create_queue,
+                GetQueueUrl(GetQueueUrl) = Work queue_url,
+                ListQueues(ListQueues) = Work list_queues,
+                StartMessageMoveTask(StartMessageMoveTask) = Move start_move,
+                CancelMessageMoveTask(CancelMessageMoveTask) = Move cancel_move,
+                ListMessageMoveTasks(ListMessageMoveTasks) = Work list_moves,
+            }
+        }
+    };
+}
+pub(crate) use table;
+
 macro_rules! actions {
     (
-        { $($of:ident($of_input:ty) = $of_operation:ident,)* }
-        { $($name:ident($input:ty) = $operation:ident,)* }
+        { $($of:ident($of_input:ty) = $of_operation:ident $of_method:ident,)* }
+        { $($name:ident($input:ty) = $operation:ident $method:ident,)* }
     ) => {
         /// A request, read: what is requested, and with what.
         #[derive(Clone, PartialEq, Debug)]
         #[allow(private_interfaces, reason = "what is given is this crate's to read")]
         pub enum Action {
-            /// With the accounts.
-            AddPermission(AddPermission, Vec<String>),
             $($of($of_input),)*
             $($name($input),)*
         }
@@ -137,12 +158,11 @@ macro_rules! actions {
         impl Action {
             /// The names of all actions.
             pub const NAMES: &'static [&'static str] =
-                &["AddPermission", $(stringify!($of),)* $(stringify!($name),)*];
+                &[$(stringify!($of),)* $(stringify!($name),)*];
 
             /// The operation's name in the service's model.
             pub fn name(&self) -> &'static str {
                 match self {
-                    Action::AddPermission(..) => "AddPermission",
                     $(Action::$of(_) => stringify!($of),)*
                     $(Action::$name(_) => stringify!($name),)*
                 }
@@ -151,7 +171,6 @@ macro_rules! actions {
             /// The operation that it is. Programs make their queues at each start, to find them.
             pub(crate) fn operation(&self) -> Operation {
                 match self {
-                    Action::AddPermission(..) => Operation::Configure,
                     $(Action::$of(_) => Operation::$of_operation,)*
                     $(Action::$name(_) => Operation::$operation,)*
                 }
@@ -163,10 +182,6 @@ macro_rules! actions {
             /// There is no such action, or it is given what it cannot take.
             pub(crate) fn of(name: &str, supplied: InputValue<'_>) -> Result<Self, Fault> {
                 match name {
-                    "AddPermission" => {
-                        let accounts = supplied.read::<Accounts>()?.ids.kept;
-                        Ok(Action::AddPermission(supplied.read()?, accounts))
-                    }
                     $(stringify!($of) => supplied.read().map(Action::$of),)*
                     $(stringify!($name) => supplied.read().map(Action::$name),)*
                     _ => Err(Fault::no_action(name)),
@@ -176,7 +191,6 @@ macro_rules! actions {
             /// Where it names its queue: `None` if it names none by a URL.
             pub(crate) fn queue_url(&mut self) -> Option<&mut Option<String>> {
                 match self {
-                    Action::AddPermission(input, _) => Some(&mut input.queue_url),
                     $(Action::$of(input) => Some(&mut input.queue_url),)*
                     $(Action::$name(_) => None,)*
                 }
@@ -185,34 +199,7 @@ macro_rules! actions {
     };
 }
 
-actions! {
-    {
-        DeleteQueue(OfQueue) = Drop,
-        PurgeQueue(OfQueue) = Flush,
-        SetQueueAttributes(SetQueueAttributes) = Configure,
-        GetQueueAttributes(GetQueueAttributes) = Work,
-        SendMessage(SendMessage) = Work,
-        SendMessageBatch(SendMessageBatch) = Work,
-        ReceiveMessage(ReceiveMessage) = Work,
-        DeleteMessage(DeleteMessage) = Work,
-        DeleteMessageBatch(DeleteMessageBatch) = Work,
-        ChangeMessageVisibility(ChangeMessageVisibility) = Work,
-        ChangeMessageVisibilityBatch(ChangeMessageVisibilityBatch) = Work,
-        TagQueue(TagQueue) = Configure,
-        UntagQueue(UntagQueue) = Configure,
-        ListQueueTags(OfQueue) = Work,
-        RemovePermission(RemovePermission) = Configure,
-        ListDeadLetterSourceQueues(ListDeadLetterSourceQueues) = Work,
-    }
-    {
-        CreateQueue(CreateQueue) = Work,
-        GetQueueUrl(GetQueueUrl) = Work,
-        ListQueues(ListQueues) = Work,
-        StartMessageMoveTask(StartMessageMoveTask) = Move,
-        CancelMessageMoveTask(CancelMessageMoveTask) = Move,
-        ListMessageMoveTasks(ListMessageMoveTasks) = Work,
-    }
-}
+table!(actions);
 
 /// Input of an action, in the form of its protocol.
 #[derive(Clone, Copy)]
@@ -243,19 +230,5 @@ impl InputValue<'_> {
         let member = again.err().map(|error| error.path().to_string());
         let member = member.filter(|member| member != ".");
         Fault::unreadable(unreadable::text(member.as_deref(), error))
-    }
-}
-
-impl From<SendMessage> for SendEntry {
-    fn from(send: SendMessage) -> Self {
-        Self {
-            id: None,
-            message_body: send.message_body,
-            delay_seconds: send.delay_seconds,
-            message_attributes: send.message_attributes,
-            message_system_attributes: send.message_system_attributes,
-            message_deduplication_id: send.message_deduplication_id,
-            message_group_id: send.message_group_id,
-        }
     }
 }

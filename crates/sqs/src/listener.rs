@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use crate::ask::{ShardClient, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::handle::Secrets;
-use crate::input::Action;
+use crate::input::{Action, table};
 use crate::message::Limits;
 use crate::names::Place;
 use crate::once::{self, Call, Once};
@@ -182,14 +182,7 @@ impl Sqs {
         file: FileSettings,
         client_api: Arc<dyn ClientApi>,
     ) -> Arc<Self> {
-        let guard = Guard {
-            users: Vec::new(),
-            logins: None,
-            gate: settings.gate.clone(),
-            allowed_ips: settings.allowed_ips.clone(),
-            hosts: settings.hosts.clone(),
-            short_hosts: true,
-        };
+        let guard = settings.guard(true);
         let lost = Losses::new("sqs", Arc::clone(&client_api));
         let place = Place {
             account: options.account.clone(),
@@ -509,59 +502,6 @@ impl Sqs {
         Ok((principal, key))
     }
 
-    /// Each in a box of its own: what waits, mostly a poll, takes no more memory than it needs.
-    async fn perform(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        action: Action,
-    ) -> Result<ActionResult, Fault> {
-        let reply = match action {
-            Action::ReceiveMessage(input) => return Box::pin(self.receive(context, input)).await,
-            Action::SendMessage(input) => Box::pin(self.send(context, input)).await?,
-            Action::DeleteMessage(input) => Box::pin(self.delete(context, input)).await?,
-            Action::SendMessageBatch(input) => Box::pin(self.send_batch(context, input)).await?,
-            Action::DeleteMessageBatch(input) => {
-                Box::pin(self.delete_batch(context, input)).await?
-            }
-            rarer => Box::pin(self.perform_rarer(context, rarer)).await?,
-        };
-        Ok(reply.into())
-    }
-
-    async fn perform_rarer(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        action: Action,
-    ) -> Result<Reply, Fault> {
-        match action {
-            Action::SendMessage(_)
-            | Action::SendMessageBatch(_)
-            | Action::ReceiveMessage(_)
-            | Action::DeleteMessage(_)
-            | Action::DeleteMessageBatch(_) => Err(unexpected()),
-            Action::ChangeMessageVisibility(input) => self.change(context, input).await,
-            Action::ChangeMessageVisibilityBatch(input) => self.change_batch(context, input).await,
-            Action::CreateQueue(input) => self.create_queue(context, input).await,
-            Action::GetQueueUrl(input) => self.queue_url(context, input).await,
-            Action::ListQueues(input) => self.list_queues(context, input).await,
-            Action::DeleteQueue(input) => self.delete_queue(context, input).await,
-            Action::PurgeQueue(input) => self.purge_queue(context, input).await,
-            Action::SetQueueAttributes(input) => self.set_attributes(context, input).await,
-            Action::GetQueueAttributes(input) => self.get_attributes(context, input).await,
-            Action::TagQueue(input) => self.tag_queue(context, input).await,
-            Action::UntagQueue(input) => self.untag_queue(context, input).await,
-            Action::ListQueueTags(input) => self.list_tags(context, input).await,
-            Action::RemovePermission(input) => self.remove_permission(context, input).await,
-            Action::ListDeadLetterSourceQueues(input) => self.list_sources(context, input).await,
-            Action::StartMessageMoveTask(input) => self.start_move(context, input).await,
-            Action::CancelMessageMoveTask(input) => self.cancel_move(context, input).await,
-            Action::ListMessageMoveTasks(input) => self.list_moves(context, input).await,
-            Action::AddPermission(input, accounts) => {
-                self.add_permission(context, input, &accounts).await
-            }
-        }
-    }
-
     /// The way to the shards for what goes on without a request.
     pub(crate) fn shards(&self, guest: &Guest) -> ShardClient {
         ShardClient {
@@ -581,6 +521,27 @@ impl Sqs {
         self.stops.subscribe()
     }
 }
+
+macro_rules! perform {
+    ($({ $($action:ident($input:ty) = $operation:ident $method:ident,)* })*) => {
+        impl Sqs {
+            /// Each in a box of its own: what waits, mostly a poll, takes no more memory than it needs.
+            async fn perform(
+                self: &Arc<Self>,
+                context: &RequestContext,
+                action: Action,
+            ) -> Result<ActionResult, Fault> {
+                Ok(match action {
+                    $($(Action::$action(input) => {
+                        Box::pin(self.$method(context, input)).await?.into()
+                    })*)*
+                })
+            }
+        }
+    };
+}
+
+table!(perform);
 
 impl Serve for Sqs {
     fn protocol(&self) -> &'static str {
@@ -627,15 +588,12 @@ struct Answered {
 
 impl Answered {
     fn plain(status: StatusCode, content_type: &'static str, body: &'static str) -> Self {
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = status;
-        let content_type = HeaderValue::from_static(content_type);
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
-        Self {
-            response,
-            errand: Errand::Other,
-            waited: Duration::ZERO,
-        }
+        Self::of(Written {
+            status: status.as_u16(),
+            content_type,
+            error: None,
+            body: body.into(),
+        })
     }
 
     fn of(written: Written) -> Self {

@@ -8,8 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Operation, Overrides,
-    Principal, Tags, Verb,
+    BulkAction, BulkOp, Cursor, Filter, ListState, Message, Name, Operation, Principal, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -111,16 +110,7 @@ async fn store(shards: &ShardClient, queue: &Name, tasks: &[Task]) -> Result<(),
         serde_json::to_vec(&tasks[from..]).map_err(|error| Fault::internal(error.to_string()))?;
     let mut tags = Tags::default();
     tags.set(TASKS, Some(&stored));
-    let overrides = Overrides {
-        tags: Some(tags),
-        ..Overrides::default()
-    };
-    let command = Command::Configure {
-        queue: queue.clone(),
-        overrides: Some(Box::new(overrides)),
-        must_exist: true,
-    };
-    shards.ask(command).await.map(drop)
+    shards.set_tags(queue.clone(), tags).await
 }
 
 impl Sqs {

@@ -92,10 +92,7 @@ pub(crate) fn of_fifo() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn flag(text: &str) -> Option<bool> {
-    [("true", true), ("false", false)]
-        .into_iter()
-        .find(|(word, _)| text.eq_ignore_ascii_case(word))
-        .map(|(_, flag)| flag)
+    text.to_ascii_lowercase().parse().ok()
 }
 
 /// Whether the attributes ask for a FIFO queue.

@@ -207,8 +207,7 @@ impl Sqs {
         context: &RequestContext,
         input: ListDeadLetterSourceQueues,
     ) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (_, queue) = request::named(&input.queue_url)?;
         context.shards.numbers(&queue).await?;
         let wanted = Listed {
             dead_letter: Some(queue),
@@ -254,8 +253,7 @@ impl Sqs {
     }
 
     pub(crate) async fn delete_queue(&self, context: &RequestContext, input: OfQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (_, queue) = request::named(&input.queue_url)?;
         self.must_have(context, Verb::Drop, &queue)?;
         context.shards.as_server().numbers(&queue).await?;
         let dropped = context.shards.ask(Command::Drop(queue.clone())).await?;
@@ -264,8 +262,7 @@ impl Sqs {
     }
 
     pub(crate) async fn purge_queue(&self, context: &RequestContext, input: OfQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (name, queue) = request::named(&input.queue_url)?;
         self.must_have(context, Verb::Flush, &queue)?;
         context.shards.as_server().numbers(&queue).await?;
         let interval = self.options.purge_interval;
@@ -286,35 +283,12 @@ impl Sqs {
         Ok(removed(&purged))
     }
 
-    /// Sets up a queue that is there.
-    async fn configure(
-        &self,
-        context: &RequestContext,
-        name: &str,
-        mut settings: Overrides,
-        tags: Tags,
-    ) -> Answer {
-        settings.tags = Some(tags);
-        let command = Command::Configure {
-            queue: Name::new(name.as_bytes()),
-            overrides: Some(Box::new(settings)),
-            must_exist: true,
-        };
-        context.shards.ask(command).await.map(|_| Reply::Done)
-    }
-
-    async fn set_tags(&self, context: &RequestContext, name: &str, tags: Tags) -> Answer {
-        let settings = Overrides::default();
-        self.configure(context, name, settings, tags).await
-    }
-
     pub(crate) async fn set_attributes(
         self: &Arc<Self>,
         context: &RequestContext,
         input: SetQueueAttributes,
     ) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let queue = Name::new(name.as_bytes());
+        let (name, queue) = request::named(&input.queue_url)?;
         let attributes: Texts = input
             .attributes
             .ok_or_else(|| Fault::missing("Attributes"))?;
@@ -327,14 +301,15 @@ impl Sqs {
         changes.tags.set(CHANGED, Some(now.as_bytes()));
         let delay_ms = changes.settings.default_delay_ms;
         let before_ms = setup.settings.default_delay_ms;
+        let mut settings = changes.settings;
+        settings.tags = Some(changes.tags);
         let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) else {
-            return self
-                .configure(context, name, changes.settings, changes.tags)
-                .await;
+            context.shards.configure(queue, settings).await?;
+            return Ok(Reply::Done);
         };
         // Done to its end also if the client goes: a repeat would find the delay there, and leave
         // the rest of the messages as they are.
-        let (own, name) = (Arc::clone(self), name.to_owned());
+        let own = Arc::clone(self);
         let mut context = RequestContext {
             connection_slot: None,
             client: None,
@@ -343,8 +318,7 @@ impl Sqs {
         let done = tokio::spawn(async move {
             let guest = Guest::new(&own.client_api);
             context.shards.caller.client_id = guest.client_id();
-            own.configure(&context, &name, changes.settings, changes.tags)
-                .await?;
+            context.shards.configure(queue.clone(), settings).await?;
             let done = own.delay_anew(&context, &queue, before_ms, delay_ms).await;
             if done.is_err() {
                 // The next try finds that the delay is another.
@@ -352,12 +326,7 @@ impl Sqs {
                     default_delay_ms: Some(before_ms),
                     ..Overrides::default()
                 };
-                let back = Command::Configure {
-                    queue,
-                    overrides: Some(Box::new(overrides)),
-                    must_exist: true,
-                };
-                context.shards.ask(back).await?;
+                context.shards.configure(queue, overrides).await?;
             }
             done
         });
@@ -432,18 +401,19 @@ impl Sqs {
     }
 
     pub(crate) async fn tag_queue(&self, context: &RequestContext, input: TagQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
+        let (name, queue) = request::named(&input.queue_url)?;
+        let setup = context.shards.setup(&queue).await?;
         if input.tags.count == 0 {
             return Err(Fault::missing("Tags"));
         }
         let tags = queue::check_tags(name, &input.tags, &setup.settings.tags)?;
-        self.set_tags(context, name, tags).await
+        context.shards.set_tags(queue, tags).await?;
+        Ok(Reply::Done)
     }
 
     pub(crate) async fn untag_queue(&self, context: &RequestContext, input: UntagQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
+        let (_, queue) = request::named(&input.queue_url)?;
+        let setup = context.shards.setup(&queue).await?;
         if input.tag_keys.count == 0 {
             let why = "Tag keys must be between 1 and 128 characters in length.";
             return Err(Fault::parameter(why));
@@ -456,14 +426,14 @@ impl Sqs {
             }
         }
         if !tags.is_empty() {
-            self.set_tags(context, name, tags).await?;
+            context.shards.set_tags(queue, tags).await?;
         }
         Ok(Reply::Done)
     }
 
     pub(crate) async fn list_tags(&self, context: &RequestContext, input: OfQueue) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
+        let (_, queue) = request::named(&input.queue_url)?;
+        let setup = context.shards.setup(&queue).await?;
         Ok(Reply::Tags(queue::tags_of_clients(&setup.settings.tags)))
     }
 
@@ -471,15 +441,13 @@ impl Sqs {
         &self,
         context: &RequestContext,
         input: AddPermission,
-        accounts: &[String],
     ) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let label = required(&input.label, "Label")?;
-        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
-        let there = queue::text(&setup.settings.tags, "Policy");
-        let arn = self.place.arn(name);
-        let policy = policy::add(there, &arn, label, accounts, &input.actions.kept)?;
-        self.set_policy(context, name, Some(&policy)).await
+        let (accounts, actions) = (&input.accounts.kept, &input.actions.kept);
+        let add = |there: Option<&str>, arn: &str, label: &str| {
+            policy::add(there, arn, label, accounts, actions).map(Some)
+        };
+        self.change_policy(context, &input.queue_url, &input.label, add)
+            .await
     }
 
     pub(crate) async fn remove_permission(
@@ -487,23 +455,27 @@ impl Sqs {
         context: &RequestContext,
         input: RemovePermission,
     ) -> Answer {
-        let name = request::queue(&input.queue_url)?;
-        let label = required(&input.label, "Label")?;
-        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
-        let there = queue::text(&setup.settings.tags, "Policy");
-        let policy = policy::remove(there, &self.place.arn(name), label)?;
-        self.set_policy(context, name, policy.as_deref()).await
+        let (queue, label) = (&input.queue_url, &input.label);
+        self.change_policy(context, queue, label, policy::remove)
+            .await
     }
 
-    async fn set_policy(
+    async fn change_policy(
         &self,
         context: &RequestContext,
-        name: &str,
-        policy: Option<&str>,
+        queue: &Option<String>,
+        label: &Option<String>,
+        change: impl FnOnce(Option<&str>, &str, &str) -> Result<Option<String>, Fault>,
     ) -> Answer {
+        let (name, queue) = request::named(queue)?;
+        let label = required(label, "Label")?;
+        let setup = context.shards.setup(&queue).await?;
+        let there = queue::text(&setup.settings.tags, "Policy");
+        let policy = change(there, &self.place.arn(name), label)?;
         let mut tags = Tags::default();
-        tags.set(&queue::tag("Policy"), policy.map(str::as_bytes));
-        self.set_tags(context, name, tags).await
+        tags.set(&queue::tag("Policy"), policy.as_deref().map(str::as_bytes));
+        context.shards.set_tags(queue, tags).await?;
+        Ok(Reply::Done)
     }
 }
 

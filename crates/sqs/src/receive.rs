@@ -23,7 +23,7 @@ use crate::request;
 use crate::send::sequence;
 use crate::value::{Value, ValueKind};
 use crate::whole::within;
-use quintet_http::{Client, Undo, Waits};
+use quintet_http::{Attempt, Client, Undo, Waits, or_never};
 
 /// Messages of an answer at most, as AWS has it.
 const MESSAGES_MAX: i64 = 10;
@@ -203,12 +203,6 @@ impl Sqs {
         let mut coming = context.shards.begin(Command::Take(take));
         let mut stops = context.stops.clone();
         let over = async {
-            let replaced = async {
-                match &attempt {
-                    Some(attempt) => attempt.is_replaced().await,
-                    None => std::future::pending().await,
-                }
-            };
             let goes = async {
                 match client {
                     Some(client) => client.is_let_go().await,
@@ -216,7 +210,7 @@ impl Sqs {
                 }
             };
             tokio::select! {
-                () = replaced => {}
+                () = or_never(attempt.as_ref().map(Attempt::is_replaced)) => {}
                 () = goes => {}
             }
         };
@@ -293,36 +287,23 @@ impl Sqs {
             attr(message, name).and_then(|value| String::from_utf8(value.to_vec()).ok())
         };
         let fifo = names::is_fifo(&requested.name);
-        let key = message
-            .key()
-            .map(|key| String::from_utf8_lossy(key).into_owned());
-        let before: u64 = attr(DEAD_ATTEMPTS)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
+        let group = message.key();
+        let group = group.map(|key| String::from_utf8_lossy(key).into_owned());
+        let before = attr(DEAD_ATTEMPTS).and_then(|text| text.parse::<u64>().ok());
+        let count = u64::from(message.reserves) + before.unwrap_or(0);
+        let from = attr(DEAD_FROM).map(|name| self.place.arn(&name));
+        let sender = attr(SENDER).or_else(|| Some(self.place.account.clone()));
+        let moment = |at| Some(ahead.wall_at(at).0.to_string());
+        let first = moment(self.first(message));
         let all = [
-            (
-                "ApproximateFirstReceiveTimestamp",
-                Some(ahead.wall_at(self.first(message)).0.to_string()),
-            ),
-            (
-                "ApproximateReceiveCount",
-                Some((u64::from(message.reserves) + before).to_string()),
-            ),
+            ("ApproximateFirstReceiveTimestamp", first),
+            ("ApproximateReceiveCount", Some(count.to_string())),
             ("AWSTraceHeader", attr(TRACE)),
-            (
-                "DeadLetterQueueSourceArn",
-                attr(DEAD_FROM).map(|name| self.place.arn(&name)),
-            ),
+            ("DeadLetterQueueSourceArn", from),
             ("MessageDeduplicationId", attr(DEDUP)),
-            ("MessageGroupId", key),
-            (
-                "SenderId",
-                Some(attr(SENDER).unwrap_or_else(|| self.place.account.clone())),
-            ),
-            (
-                "SentTimestamp",
-                Some(ahead.wall_at(message.created).0.to_string()),
-            ),
+            ("MessageGroupId", group),
+            ("SenderId", sender),
+            ("SentTimestamp", moment(message.created)),
             ("SequenceNumber", fifo.then(|| sequence(message.position()))),
         ];
         debug_assert!(all.iter().any(|(name, _)| *name == TRACE_NAME));

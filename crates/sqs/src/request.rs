@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
+use quintet_types::Name;
 
 use crate::fault::{Fault, Shape};
 use crate::form::Form;
@@ -160,6 +161,14 @@ fn query(head: &Head<'_>, body: &[u8]) -> Result<Action, Fault> {
 /// It names none, or none that can be.
 pub(crate) fn queue(url: &Option<String>) -> Result<&str, Fault> {
     names::of_url(required(url, "QueueUrl")?).ok_or_else(Fault::no_queue)
+}
+
+/// The same, and as the engine calls it.
+///
+/// # Errors
+/// As of [`queue`].
+pub(crate) fn named(url: &Option<String>) -> Result<(&str, Name), Fault> {
+    queue(url).map(|name| (name, Name::new(name.as_bytes())))
 }
 
 /// A parameter that has to be given.

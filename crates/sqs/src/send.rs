@@ -12,7 +12,7 @@ use crate::ask::{ShardClient, accepted, if_there, unexpected};
 use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
-use crate::input::{SendEntry, SendMessage, SendMessageBatch};
+use crate::input::{SendMessage, SendMessageBatch};
 use crate::listener::{RequestContext, Sqs};
 use crate::message::{self, SENDER, Sent, Way};
 use crate::names;
@@ -76,12 +76,6 @@ impl Fifo {
     }
 }
 
-/// A message on its way, and its reply once it is put.
-struct Going {
-    put: Put,
-    result: reply::Sent,
-}
-
 impl Sqs {
     pub(crate) async fn send(
         self: &Arc<Self>,
@@ -95,20 +89,18 @@ impl Sqs {
             in_batch: false,
             trace: context.trace.as_deref(),
         };
-        let sent = message::check(input.into(), way, self.limits)?;
+        let sent = message::check(input, way, self.limits)?;
         if fifo && sent.group.is_none() {
             return Err(Fault::missing("MessageGroupId"));
         }
         let setup = self.setup_if_needed(context, &name, fifo, [&sent]).await?;
-        let going = self.going(context, &name, sent, setup.as_deref(), false)?;
-        let going = going.map_err(|failed| failed.fault)?;
-        let (puts, results) = (vec![going.put], going.result);
-        let stored = self.put(context, &name, puts, false).await?;
+        let (put, result) = self.going(context, &name, sent, setup.as_deref(), false)??;
+        let stored = self.put(context, &name, vec![put], false).await?;
         let [came] = &*stored else {
             return Err(unexpected());
         };
         let id = came.clone()?;
-        Ok(Reply::Sent(Box::new(self.complete(results, id, fifo))))
+        Ok(Reply::Sent(Box::new(self.complete(result, id, fifo))))
     }
 
     pub(crate) async fn send_batch(
@@ -145,12 +137,12 @@ impl Sqs {
         let (mut ids, mut puts, mut results) = (Vec::new(), Vec::new(), Vec::new());
         for (id, sent) in good {
             match self.going(context, &name, sent, setup.as_deref(), true)? {
-                Ok(going) => {
+                Ok((put, result)) => {
                     ids.push(id);
-                    puts.push(going.put);
-                    results.push(going.result);
+                    puts.push(put);
+                    results.push(result);
                 }
-                Err(too_long) => failed.push(Failed { id, ..too_long }),
+                Err(fault) => failed.push(Failed { id, fault }),
             }
         }
         let mut sent = Vec::new();
@@ -191,7 +183,8 @@ impl Sqs {
         }
     }
 
-    /// A put of a message; the inner error is its own, the outer one of the whole request.
+    /// A put of a message, and its reply once it is put; the inner error is its own, the outer one
+    /// of the whole request.
     fn going(
         &self,
         context: &RequestContext,
@@ -199,15 +192,12 @@ impl Sqs {
         mut sent: Sent,
         setup: Option<&QueueSetup>,
         in_batch: bool,
-    ) -> Result<Result<Going, Failed>, Fault> {
+    ) -> Result<Result<(Put, reply::Sent), Fault>, Fault> {
         if let Some(setup) = setup
             && sent.bytes > setup.settings.message_bytes_max
         {
-            let fault = message::too_long(setup.settings.message_bytes_max, in_batch);
-            return Ok(Err(Failed {
-                id: String::new(),
-                fault,
-            }));
+            let most = setup.settings.message_bytes_max;
+            return Ok(Err(message::too_long(most, in_batch)));
         }
         let result = reply::Sent {
             id: String::new(),
@@ -251,7 +241,7 @@ impl Sqs {
                 quintet_types::Body::new(sent.body.as_bytes()),
             )
         };
-        Ok(Ok(Going { put, result }))
+        Ok(Ok((put, result)))
     }
 
     /// Puts messages, or tells what came of that before.
@@ -286,7 +276,7 @@ impl Sqs {
 }
 
 /// Bytes of a message that may be refused for other reasons.
-fn given_bytes(entry: &SendEntry) -> u64 {
+fn given_bytes(entry: &SendMessage) -> u64 {
     let body = entry.message_body.as_ref().map_or(0, String::len);
     let attributes = entry.message_attributes.kept.iter().map(|(name, value)| {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);

@@ -7,16 +7,13 @@ use quintet_types::{
 use crate::ask::{PendingOutcome, accepted};
 use crate::batch;
 use crate::fault::{Fault, Shape};
-use crate::input::{
-    ChangeMessageVisibility, ChangeMessageVisibilityBatch, DeleteMessage, DeleteMessageBatch,
-    HandleEntry,
-};
+use crate::input::{OfHandle, OfHandles};
 use crate::listener::{RequestContext, Sqs};
 use crate::names;
 use crate::receive::{OPEN_VISIBILITY_MAX_S, VISIBILITY_MAX_S};
 use crate::reply::{Answer, Failed, Reply};
 use crate::request::{self, required};
-use crate::whole::{List, Whole, within};
+use crate::whole::{Whole, within};
 
 /// A request to the shards, and how its answer is read.
 struct Begun<'a> {
@@ -86,45 +83,29 @@ impl Sqs {
         seconds.ok_or_else(|| Fault::missing("VisibilityTimeout"))
     }
 
-    pub(crate) async fn delete(&self, context: &RequestContext, input: DeleteMessage) -> Answer {
+    pub(crate) async fn delete(&self, context: &RequestContext, input: OfHandle) -> Answer {
         let queue = request::queue(&input.queue_url)?;
         let begun = self.begin(context, queue, &input.receipt_handle, None);
         self.one(context, queue, begun).await
     }
 
-    pub(crate) async fn change(
-        &self,
-        context: &RequestContext,
-        input: ChangeMessageVisibility,
-    ) -> Answer {
+    pub(crate) async fn change(&self, context: &RequestContext, input: OfHandle) -> Answer {
         let queue = request::queue(&input.queue_url)?;
         let timeout = Some(&input.visibility_timeout);
         let begun = self.begin(context, queue, &input.receipt_handle, timeout);
         self.one(context, queue, begun).await
     }
 
-    pub(crate) async fn delete_batch(
-        &self,
-        context: &RequestContext,
-        input: DeleteMessageBatch,
-    ) -> Answer {
+    pub(crate) async fn delete_batch(&self, context: &RequestContext, input: OfHandles) -> Answer {
         let kind = "DeleteMessageBatchRequestEntry";
         let element = "DeleteMessageBatchResultEntry";
-        let (queue, entries) = (&input.queue_url, &input.entries);
-        self.several(context, queue, [kind, element], entries, false)
-            .await
+        self.several(context, &input, [kind, element], false).await
     }
 
-    pub(crate) async fn change_batch(
-        &self,
-        context: &RequestContext,
-        input: ChangeMessageVisibilityBatch,
-    ) -> Answer {
+    pub(crate) async fn change_batch(&self, context: &RequestContext, input: OfHandles) -> Answer {
         let kind = "ChangeMessageVisibilityBatchRequestEntry";
         let element = "ChangeMessageVisibilityBatchResultEntry";
-        let (queue, entries) = (&input.queue_url, &input.entries);
-        self.several(context, queue, [kind, element], entries, true)
-            .await
+        self.several(context, &input, [kind, element], true).await
     }
 
     /// # Errors
@@ -156,12 +137,11 @@ impl Sqs {
     async fn several(
         &self,
         context: &RequestContext,
-        queue: &Option<String>,
+        OfHandles { queue_url, entries }: &OfHandles,
         [kind, element]: [&'static str; 2],
-        entries: &List<HandleEntry>,
         changes: bool,
     ) -> Answer {
-        let queue = request::queue(queue)?;
+        let queue = request::queue(queue_url)?;
         batch::check(entries, kind, self.limits.open, |entry| &entry.id)?;
         let entries = &entries.kept;
         let begun: Vec<Result<Begun<'_>, Fault>> = entries

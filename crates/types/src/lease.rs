@@ -28,11 +28,11 @@ coded! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Bound, "lease" {
         /// The connection that holds it.
-        Connection = 0,
+        Connection = 0 => "connection",
         /// The child process that holds it.
-        Process = 1,
+        Process = 1 => "process",
         /// Only its deadline: survives disconnect and restart.
-        Time = 2,
+        Time = 2 => "time",
     }
 }
 

@@ -88,25 +88,13 @@ impl Serve for Site {
 }
 
 impl Site {
-    /// A site with these settings.
-    pub fn new(settings: Settings, rq: Arc<Rq>, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
-        Self::with(settings, Some(rq), client_api)
-    }
-
-    /// The same, of the API alone.
-    pub fn of_api(settings: Settings, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
-        Self::with(settings, None, client_api)
-    }
-
-    fn with(settings: Settings, rq: Option<Arc<Rq>>, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
-        let guard = Guard {
-            users: settings.users.clone(),
-            logins: settings.logins.clone(),
-            gate: settings.gate.clone(),
-            allowed_ips: settings.allowed_ips.clone(),
-            hosts: settings.hosts.clone(),
-            short_hosts: false,
-        };
+    /// A site with these settings; without `rq` it has the API alone.
+    pub fn new(
+        settings: Settings,
+        rq: Option<Arc<Rq>>,
+        client_api: Arc<dyn ClientApi>,
+    ) -> Arc<Self> {
+        let guard = settings.guard(false);
         let app = Arc::new(App::new(settings));
         let api = Api::new(Arc::clone(&app), Arc::clone(&client_api));
         Arc::new(Self {

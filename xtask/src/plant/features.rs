@@ -182,7 +182,7 @@ pub(super) const FEATURES: &[Planted] = planted![
         what: "the API reads all messages of a list that is too long",
         edits: &[(
             "crates/api/src/read.rs",
-            "while few.len() < PUTS_MAX {",
+            "while few.len() < most {",
             "while few.len() < usize::MAX {",
         )],
         tests: &[&["--lib", "messages_beyond_the_limit"]],

@@ -9,7 +9,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 use ureq::tls::{Certificate, TlsConfig};
-use ureq::{Agent, SendBody};
+use ureq::typestate::WithBody;
+use ureq::{Agent, RequestBuilder, SendBody};
 
 /// Bytes of a reply that are read at most; messages with a large parameter are
 /// the largest.
@@ -84,19 +85,22 @@ impl Client {
         reply(request.call())
     }
 
+    /// A request with a body of this kind, and with the login in the address.
+    fn post(&self, url: &str, media: &str) -> RequestBuilder<WithBody> {
+        let (url, login) = split_login(url);
+        let request = self.agent.post(&url).header("content-type", media);
+        match login {
+            Some(login) => request.header("authorization", login),
+            None => request,
+        }
+    }
+
     /// Posts a urlencoded form.
     pub(super) fn form(&self, url: &str, fields: &[(&str, &str)]) -> Result<HttpReply, String> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(fields);
         let body = form.finish();
-        let (url, login) = split_login(url);
-        let mut request = self
-            .agent
-            .post(&url)
-            .header("content-type", "application/x-www-form-urlencoded");
-        if let Some(login) = login {
-            request = request.header("authorization", login);
-        }
+        let request = self.post(url, "application/x-www-form-urlencoded");
         reply(request.send(body.as_bytes()))
     }
 
@@ -130,18 +134,9 @@ impl Client {
             .as_bytes()
             .chain(file.take(len))
             .chain(io::Cursor::new(tail.into_bytes()));
-        let (url, login) = split_login(url);
-        let mut request = self
-            .agent
-            .post(&url)
-            .header(
-                "content-type",
-                format!("multipart/form-data; boundary={boundary}"),
-            )
+        let request = self
+            .post(url, &format!("multipart/form-data; boundary={boundary}"))
             .header("content-length", total.to_string());
-        if let Some(login) = login {
-            request = request.header("authorization", login);
-        }
         reply(request.send(SendBody::from_reader(&mut body)))
     }
 }

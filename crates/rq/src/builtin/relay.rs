@@ -308,8 +308,7 @@ fn sum(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut sum = Md5::new();
     io::copy(&mut file, &mut sum)?;
-    let hex = |byte: &u8| format!("{byte:02x}");
-    Ok(sum.finalize().iter().map(hex).collect())
+    Ok(format!("{:x}", sum.finalize()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use quintet_scripts::ROUTER;
 use quintet_scripts::rules::{Action, RULES_FILE, Rule, Rules, on_route};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{End, keep, later, log, read, read_message, say, variable};
 
@@ -65,9 +66,11 @@ const PLAN: &str = "router_plan";
 
 /// Where a message goes, and how far it is. What was sent before a run broke
 /// off, or had to wait, is not sent again.
+#[derive(Deserialize, Serialize)]
 struct Plan {
     /// How its copies are called in texts.
     what: String,
+    #[serde(rename = "delay")]
     delay_s: u64,
     targets: Vec<String>,
     sent: usize,
@@ -95,27 +98,12 @@ impl Plan {
 
     /// As an earlier run left it.
     fn kept() -> Option<Self> {
-        let plan: Value = serde_json::from_str(&read(PLAN)?).ok()?;
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        Some(Self {
-            what: text(&plan["what"])?,
-            delay_s: plan["delay"].as_u64()?,
-            targets: plan["targets"]
-                .as_array()?
-                .iter()
-                .filter_map(text)
-                .collect(),
-            sent: usize::try_from(plan["sent"].as_u64()?).ok()?,
-            last: text(&plan["last"])?,
-        })
+        serde_json::from_str(&read(PLAN)?).ok()
     }
 
     fn keep(&self) -> Result<(), String> {
-        let plan = json!({
-            "what": self.what, "delay": self.delay_s, "targets": self.targets,
-            "sent": self.sent, "last": self.last,
-        });
-        keep(PLAN, &plan.to_string())
+        let plan = serde_json::to_string(self).map_err(|error| error.to_string())?;
+        keep(PLAN, &plan)
     }
 
     /// Copies the message to where it was not sent yet.

@@ -10,7 +10,7 @@ use quintet_scripts::{AdminOp, Fault, QueueConfig};
 use quintet_types::Name;
 use serde_json::{Value, json};
 
-use super::{Answer, back, escaped, problem, told};
+use super::{Answer, Posted, back, escaped, problem, told};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
@@ -92,18 +92,13 @@ pub(super) async fn delete_queue(State(app): State<Arc<App>>, request: Request) 
 }
 
 /// One of `pause`, `resume`, `down` and `up`, by the name of a field.
-pub(super) async fn adminoper(
-    State(app): State<Arc<App>>,
-    Path(queue): Path<String>,
-    request: Request,
-) -> Answer {
+pub(super) async fn adminoper(Path(queue): Path<String>, Posted(app, form): Posted) -> Answer {
     const OPS: [(&str, &str, AdminOp); 4] = [
         ("pause", "paused", AdminOp::Pause),
         ("resume", "resumed", AdminOp::Resume),
         ("down", "downed", AdminOp::Down),
         ("up", "upped", AdminOp::Up),
     ];
-    let form = app.http.form(request).await?;
     let mut named = OPS.into_iter().filter(|(name, ..)| form.form.says(name));
     let (Some((name, done, op)), None) = (named.next(), named.next()) else {
         return Err(Problem::bad("one of pause, resume, down and up is needed"));
@@ -116,12 +111,7 @@ pub(super) async fn adminoper(
     Ok(back(&app, &form.form, &queue, notice))
 }
 
-pub(super) async fn restart(
-    State(app): State<Arc<App>>,
-    Path(queue): Path<String>,
-    request: Request,
-) -> Answer {
-    let form = app.http.form(request).await?;
+pub(super) async fn restart(Path(queue): Path<String>, Posted(app, form): Posted) -> Answer {
     let requested = queue.clone();
     app.ask(move |rq| rq.restart(&requested))
         .await?
@@ -131,12 +121,7 @@ pub(super) async fn restart(
 }
 
 /// Acknowledges the errors of a queue (the fork's).
-pub(super) async fn ack_errs(
-    State(app): State<Arc<App>>,
-    Path(queue): Path<String>,
-    request: Request,
-) -> Answer {
-    let form = app.http.form(request).await?;
+pub(super) async fn ack_errs(Path(queue): Path<String>, Posted(app, form): Posted) -> Answer {
     let requested = queue.clone();
     let result = told(app.ask(move |rq| rq.ack_errs(&requested)).await?)?;
     if form.form.get("x_format") == Some("json") {

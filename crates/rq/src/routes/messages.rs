@@ -11,7 +11,7 @@ use quintet_scripts::{Fault, Method, NewMessage, Rq};
 use quintet_types::{CommandError, Operation, Verb};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, back, escaped, existing, problem, told};
+use super::{Answer, OfMessage, Posted, back, escaped, existing, problem, told};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
@@ -66,12 +66,10 @@ pub(super) async fn new_page(
 
 /// Takes a message as JSON, as JSON in a form, or as a form's fields.
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
     Path(queue): Path<String>,
     Extension(requester): Extension<Requester>,
-    request: Request,
+    Posted(app, form): Posted,
 ) -> Answer {
-    let form = app.http.form(request).await?;
     let html = form.json.is_none() && form.form.get("x_format") == Some("html");
     let mut fields = fields(&form, html)?;
     // Either a list, or words in a text.
@@ -153,7 +151,7 @@ fn fields(form: &RequestBody, html: bool) -> Result<Map<String, Value>, Problem>
 /// A message as a page or, with `.json` behind its id, as JSON.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
-    Path((queue, last)): Path<(String, String)>,
+    Path((queue, last)): OfMessage,
     uri: Uri,
 ) -> Answer {
     let (id, json) = match last.strip_suffix(".json") {
@@ -179,10 +177,7 @@ pub(super) async fn show(
 }
 
 /// `["done"]`.
-pub(super) async fn state(
-    State(app): State<Arc<App>>,
-    Path((queue, id)): Path<(String, String)>,
-) -> Answer {
+pub(super) async fn state(State(app): State<Arc<App>>, Path((queue, id)): OfMessage) -> Answer {
     let state = app
         .ask(move |rq| existing(rq, &queue).and_then(|()| rq.state(&queue, &id)))
         .await?
@@ -238,7 +233,7 @@ fn act_of(method: Option<&str>) -> Option<Act> {
 /// Does to a message what `_method` says.
 pub(super) async fn act(
     state: State<Arc<App>>,
-    path: Path<(String, String)>,
+    path: OfMessage,
     requester: Extension<Requester>,
     request: Request,
 ) -> Response {
@@ -254,7 +249,7 @@ pub(super) async fn act(
 /// [`act`]; `operation`: what was asked for, if anything was.
 async fn act_by(
     State(app): State<Arc<App>>,
-    Path((queue, id)): Path<(String, String)>,
+    Path((queue, id)): OfMessage,
     Extension(requester): Extension<Requester>,
     request: Request,
     operation: &mut Operation,
@@ -294,12 +289,7 @@ pub(super) fn gone(fault: Fault) -> String {
     }
 }
 
-pub(super) async fn clone(
-    State(app): State<Arc<App>>,
-    Path((queue, id)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    let form = app.http.form(request).await?;
+pub(super) async fn clone(Path((queue, id)): OfMessage, Posted(app, form): Posted) -> Answer {
     let requested = queue.clone();
     let result = app
         .ask(move |rq| existing(rq, &requested).and_then(|()| rq.clone_message(&requested, &id)))
@@ -308,12 +298,7 @@ pub(super) async fn clone(
     changed(&app, &form, result, &page, "Message cloned successfully")
 }
 
-pub(super) async fn run_now(
-    State(app): State<Arc<App>>,
-    Path((queue, id)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    let form = app.http.form(request).await?;
+pub(super) async fn run_now(Path((queue, id)): OfMessage, Posted(app, form): Posted) -> Answer {
     let (requested, which) = (queue.clone(), id.clone());
     let result = app
         .ask(move |rq| existing(rq, &requested).and_then(|()| rq.run_now(&requested, &which)))

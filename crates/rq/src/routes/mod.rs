@@ -9,6 +9,7 @@ mod search;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::{FromRequest, Path, Request};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use hyper::StatusCode;
@@ -17,10 +18,24 @@ use quintet_scripts::{Fault, Rq};
 use quintet_types::CommandError;
 
 use crate::app::App;
-use quintet_http::{Form, Problem};
+use quintet_http::{Form, Problem, RequestBody};
 
 /// Reply of a handler, or its problem.
 type Answer = Result<Response, Problem>;
+
+/// A form that was sent to an address.
+struct Posted(Arc<App>, RequestBody);
+
+impl FromRequest<Arc<App>> for Posted {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        Ok(Self(Arc::clone(app), app.http.form(request).await?))
+    }
+}
+
+/// The queue and the id in an address.
+type OfMessage = Path<(String, String)>;
 
 /// Everything below the site's root.
 pub fn router(http: Arc<quintet_http::App>, rq: Arc<Rq>) -> Router {

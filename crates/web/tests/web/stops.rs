@@ -28,7 +28,7 @@ fn stopped(request: &str, grace: Duration) -> (String, Duration) {
     });
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let site = Site::of_api(Settings::default(), client_api);
+    let site = Site::new(Settings::default(), None, client_api);
     let web = Web::start("http", 1, vec![(Socket::Tcp(listener), site)], || None).expect("served");
     let mut client = TcpStream::connect(address).expect("connected");
     client.set_read_timeout(Some(PATIENCE)).expect("a timeout");

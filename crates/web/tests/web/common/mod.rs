@@ -86,7 +86,7 @@ impl World {
         };
         let client_api = SimApi::ticking(EngineSettings::default());
         let rq = Rq::start(client_api.clone(), options, Vec::new()).expect("started");
-        let site = Site::new(settings, Arc::clone(&rq), client_api.clone());
+        let site = Site::new(settings, Some(Arc::clone(&rq)), client_api.clone());
         let web =
             Web::start("http", 2, vec![(Socket::Tcp(listener), site)], || None).expect("served");
         Self {
