@@ -4,11 +4,13 @@
 //! and wrong: servers that ask for keys refuse them. A connection makes its
 //! queue, which may be there.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use memchr::memmem;
 
-use super::http::{head, member};
-use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, shown};
+use super::http::{member, whole};
+use super::{
+    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, Speaker, fixed, shown, speaker,
+};
 
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
@@ -23,22 +25,9 @@ pub(super) const TEN: Protocol = Protocol {
     open: |queue, body| open(queue, body, 10),
 };
 
-struct Sqs {
-    url: String,
-    /// Messages of a request.
-    count: usize,
-    /// Bytes before the first request; empty once they went.
-    makes: Vec<u8>,
-    /// Its answer came.
-    made: bool,
-    put: Vec<u8>,
-    take: Vec<u8>,
-}
-
 fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
     let url = format!("http://localhost/000000000000/{queue}");
     let body = String::from_utf8_lossy(body);
-    let makes = create(queue);
     let put = match count {
         1 => send(&url, &body),
         _ => {
@@ -48,13 +37,15 @@ fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
     };
     let take = format!(r#"{{"QueueUrl":"{url}","MaxNumberOfMessages":{count}}}"#);
     let take = request("ReceiveMessage", &take);
-    Box::new(Sqs {
-        url,
-        count,
-        makes,
-        made: false,
-        put,
-        take,
+    let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, count, ask, input, out);
+    Box::new(Greeting {
+        bytes: create(queue),
+        welcome: Some(|input| match whole(input)? {
+            None => Ok(None),
+            Some((200, head, body)) => Ok(Some(head + body.len())),
+            Some(_) => bail!("no queue: {}", shown(input)),
+        }),
+        speaker: speaker(fixed(put), take, read),
     })
 }
 
@@ -122,14 +113,12 @@ pub(crate) fn delete(queue: &str, handle: &str) -> Vec<u8> {
 /// # Errors
 /// It is an error, or none of the replies to these.
 pub(crate) fn received(input: &[u8]) -> Result<Option<(usize, Got)>> {
-    let Some((status, head, len)) = head(input)? else {
+    let Some((status, head, body)) = whole(input)? else {
         return Ok(None);
     };
-    let Some(body) = input.get(head..head + len) else {
-        return Ok(None);
-    };
+    let end = head + body.len();
     if status != 200 {
-        bail!("refused: {}", shown(&input[..head + len]));
+        bail!("refused: {}", shown(&input[..end]));
     }
     let got = match text(body, b"\"ReceiptHandle\":") {
         Some((_, handle)) => Got::Message {
@@ -138,64 +127,56 @@ pub(crate) fn received(input: &[u8]) -> Result<Option<(usize, Got)>> {
         None if body == b"{}" => Got::Nothing,
         None => Got::Done,
     };
-    Ok(Some((head + len, got)))
+    Ok(Some((end, got)))
 }
 
-impl Sqs {
-    /// Settles the messages of a reply.
-    fn delete(&self, reply: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let mut handles = Vec::new();
-        let mut from = 0;
-        while let Some((at, handle)) = text(&reply[from..], b"\"ReceiptHandle\":") {
-            from += at + handle.len();
-            handles.push(std::str::from_utf8(handle)?);
-        }
-        let got = handles.len();
-        ensure!(
-            got == self.count,
-            "{got} messages came, {} were put at once",
-            self.count
-        );
-        let url = &self.url;
-        let settle = match &handles[..] {
-            [handle] => delete(url, handle),
-            all => {
-                let entry = |(at, handle)| format!(r#"{{"Id":"{at}","ReceiptHandle":"{handle}"}}"#);
-                batch("DeleteMessageBatch", url, all.iter().enumerate().map(entry))
-            }
-        };
-        out.extend_from_slice(&settle);
-        Ok(())
+/// Settles the messages of a reply, which must be `count`.
+fn settle(url: &str, count: usize, reply: &[u8]) -> Result<Vec<u8>> {
+    let mut handles = Vec::new();
+    let mut from = 0;
+    while let Some((at, handle)) = text(&reply[from..], b"\"ReceiptHandle\":") {
+        from += at + handle.len();
+        handles.push(std::str::from_utf8(handle)?);
     }
+    let got = handles.len();
+    ensure!(
+        got == count,
+        "{got} messages came, {count} were put at once"
+    );
+    Ok(match &handles[..] {
+        [handle] => delete(url, handle),
+        all => {
+            let entry = |(at, handle)| format!(r#"{{"Id":"{at}","ReceiptHandle":"{handle}"}}"#);
+            batch("DeleteMessageBatch", url, all.iter().enumerate().map(entry))
+        }
+    })
+}
 
-    fn read_one(&self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        let Some((status, head, len)) = head(input)? else {
-            return Ok(None);
-        };
-        let Some(body) = input.get(head..head + len) else {
-            return Ok(None);
-        };
-        // Some say that none has failed.
-        let failed = memmem::find(body, b"\"Failed\"").is_some()
-            && memmem::find(body, b"\"SenderFault\"").is_some();
-        if status != 200 || failed {
-            bail!("wrong reply: {}", shown(&input[..head + len]));
-        }
-        if ask != ClientRequest::Take {
-            return Ok(Some(ReplyHead::line(head + len, Outcome::Done)));
-        }
-        let Some((at, message)) = text(body, b"\"Body\":") else {
-            return Ok(Some(ReplyHead::line(head + len, Outcome::Empty)));
-        };
-        self.delete(body, out)?;
-        Ok(Some(ReplyHead {
-            head: head + at,
-            body: message.len(),
-            tail: b"\"",
-            rest: len - at - message.len() - 1,
-            outcome: Outcome::Reserved,
-        }))
+fn read(url: &str, count: usize, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+    let Some((status, head, body)) = whole(input)? else {
+        return Ok(None);
+    };
+    let end = head + body.len();
+    // Some say that none has failed.
+    let failed = memmem::find(body, b"\"Failed\"").is_some()
+        && memmem::find(body, b"\"SenderFault\"").is_some();
+    if status != 200 || failed {
+        bail!("wrong reply: {}", shown(&input[..end]));
     }
+    if ask != ClientRequest::Take {
+        return Ok(Some(ReplyHead::line(end, Outcome::Done)));
+    }
+    let Some((at, message)) = text(body, b"\"Body\":") else {
+        return Ok(Some(ReplyHead::line(end, Outcome::Empty)));
+    };
+    out.extend_from_slice(&settle(url, count, body)?);
+    Ok(Some(ReplyHead {
+        head: head + at,
+        body: message.len(),
+        tail: b"\"",
+        rest: body.len() - at - message.len() - 1,
+        outcome: Outcome::Reserved,
+    }))
 }
 
 /// Where the text of a member begins, and the text; spaces may be before it.
@@ -203,36 +184,6 @@ fn text<'a>(json: &'a [u8], name: &[u8]) -> Option<(usize, &'a [u8])> {
     let from = memmem::find(json, name)? + name.len();
     let (at, text) = member(&json[from..], b"\"")?;
     Some((from + at, text))
-}
-
-impl Speaker for Sqs {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        out.append(&mut self.makes);
-        let put = ask == ClientRequest::Put;
-        out.extend_from_slice(if put { &self.put } else { &self.take });
-    }
-
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        if self.made {
-            return self.read_one(ask, input, out);
-        }
-        let Some((status, head, len)) = head(input)? else {
-            return Ok(None);
-        };
-        let made = head + len;
-        if status != 200 {
-            bail!("no queue: {}", shown(input));
-        }
-        let Some(rest) = input.get(made..).filter(|rest| !rest.is_empty()) else {
-            return Ok(None);
-        };
-        let Some(mut received) = self.read_one(ask, rest, out).context("after the first")? else {
-            return Ok(None);
-        };
-        self.made = true;
-        received.head += made;
-        Ok(Some(received))
-    }
 }
 
 #[cfg(test)]
