@@ -11,17 +11,16 @@ use quintet_tls::Scratch;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::load::{CONNECTIONS_MAX, raise_file_limit};
+use crate::load::{CONNECTIONS_MAX, Load, body, raise_file_limit, within};
 use crate::process::Usage;
 use crate::protocol::sqs::{self, Got};
 use crate::report::{Latency, Live, Recorder};
 use crate::stream::Stream;
-use crate::target::Target;
-use crate::tls::Tls;
 use crate::worker::SILENCE;
 
-/// Sends at most.
-pub(crate) const SENDS_MAX: u64 = 1_000_000;
+/// Sends at most, and unless told otherwise.
+const SENDS_MAX: usize = 1_000_000;
+const SENDS: u64 = 100;
 /// How long all polls rest before their memory is looked at, and before the first send.
 const REST: Duration = Duration::from_secs(1);
 /// Bytes read at once.
@@ -29,44 +28,35 @@ const READ_BYTES: usize = 64 << 10;
 
 /// So many polls at once over so many queues, and messages that are sent one at a time.
 #[derive(Clone, Debug)]
-pub struct Polls {
-    /// The server.
-    pub target: Target,
-    /// TLS, if the server speaks it there.
-    pub tls: Option<Tls>,
-    /// The server may be on another machine.
-    pub remote: bool,
+pub(crate) struct Polls {
+    /// The server, the start of the queues' names, and the size of messages, of which none is sent
+    /// after its time.
+    pub(crate) load: Load,
     /// Polls, each on a connection of its own, 1 to 100,000.
-    pub polls: usize,
+    pub(crate) polls: usize,
     /// Queues they share, in turn; 1 to as many as there are polls.
-    pub queues: usize,
-    /// Start of the names of the queues.
-    pub queue: String,
-    /// Bytes of a message.
-    pub size: usize,
+    pub(crate) queues: usize,
     /// Messages to send, at most 1,000,000.
-    pub sends: u64,
-    /// No message is sent after this.
-    pub time: Duration,
+    sends: u64,
     /// The server's process, to look at its memory.
-    pub pid: Option<u32>,
+    pid: Option<u32>,
 }
 
 /// Result of polls.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct PollsReport {
+pub(crate) struct PollsReport {
     /// Messages sent; each woke a poll.
-    pub sends: u64,
+    pub(crate) sends: u64,
     /// Polls that ended without one and were asked again.
-    pub renewed: u64,
+    pub(crate) renewed: u64,
     /// From the first connection to the last poll's request, seconds.
-    pub opened_s: f64,
+    pub(crate) opened_s: f64,
     /// Bytes resident in the server's memory before the first connection.
-    pub resident_before: Option<u64>,
+    pub(crate) resident_before: Option<u64>,
     /// The same with all polls waiting.
-    pub resident: Option<u64>,
+    pub(crate) resident: Option<u64>,
     /// From the sending of a message until a poll has it whole.
-    pub wake: Latency,
+    pub(crate) wake: Latency,
 }
 
 /// A connection and what came on it.
@@ -137,15 +127,34 @@ struct Line {
 }
 
 impl Polls {
+    /// Those of a load's server.
+    ///
+    /// # Errors
+    /// The protocol has none.
+    pub(crate) fn new(load: Load, polls: usize, pid: Option<u32>) -> Result<Self> {
+        let protocol = load.protocol.name;
+        ensure!(
+            protocol == "sqs",
+            "--polls needs --protocol sqs, not {protocol}"
+        );
+        Ok(Self {
+            polls,
+            queues: load.queues.unwrap_or(polls),
+            sends: load.count.unwrap_or(SENDS),
+            pid,
+            load,
+        })
+    }
+
     /// For a result file; without the address, which says nothing.
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "polls": self.polls,
             "queues": self.queues,
-            "size": self.size,
+            "size": self.load.size,
             "sends_max": self.sends,
-            "seconds_max": self.time.as_secs_f64(),
-            "tls": self.tls.is_some(),
+            "seconds_max": self.load.time.as_secs_f64(),
+            "tls": self.load.tls.is_some(),
         })
     }
 
@@ -155,14 +164,12 @@ impl Polls {
     /// It is not a sensible one, the server cannot be reached, breaks a connection, answers
     /// wrongly or falls silent. A server on another machine is refused unless `remote` is set,
     /// before any byte is sent.
-    pub fn run(&self, observe: &mut dyn FnMut(Live)) -> Result<PollsReport> {
+    pub(crate) fn run(&self, observe: &mut dyn FnMut(Live)) -> Result<PollsReport> {
         self.check()?;
         raise_file_limit(self.polls + 1);
-        let body: String = (0..self.size)
-            .map(|at| char::from(b'a' + (at % 26) as u8))
-            .collect();
+        let body = String::from_utf8(body(self.load.size))?;
         let names: Vec<String> = (0..self.queues)
-            .map(|number| format!("{}{number:04}", self.queue))
+            .map(|number| format!("{}{number:04}", self.load.queue))
             .collect();
         let mut line = Line {
             poll: Poll::new().context("cannot poll")?,
@@ -191,11 +198,11 @@ impl Polls {
         // A connection that was silent for so long might have had to make way.
         let sender = line.talks.len();
         line.watch(self.connect(0)?)?;
-        let mut wakes = Recorder::new();
+        let mut wakes = Recorder::default();
         let start = Instant::now();
         let mut observed = start;
         let mut sends = 0;
-        while sends < self.sends && start.elapsed() < self.time {
+        while sends < self.sends && start.elapsed() < self.load.time {
             // Far from the one before, and of all queues in the end.
             let queue = (sends as usize * STRIDE) % self.queues;
             wakes.record(line.wake(sender, queue, &body)?);
@@ -222,36 +229,23 @@ impl Polls {
     }
 
     fn check(&self) -> Result<()> {
-        if !self.remote && !self.target.is_local() {
-            bail!(
-                "{} is not on this machine; give --remote if the load may go there",
-                self.target
-            );
-        }
-        let within = |what: &str, value: u64, most: u64| {
-            ensure!(
-                (1..=most).contains(&value),
-                "{what} must be 1 to {most}, not {value}"
-            );
-            Ok(())
-        };
-        within("polls", self.polls as u64, CONNECTIONS_MAX as u64)?;
-        within("queues", self.queues as u64, self.polls as u64)?;
-        within("messages", self.sends, SENDS_MAX)?;
-        within("size", self.size as u64, sqs::BODY_MAX as u64)?;
+        self.load.check_target()?;
+        within("polls", self.polls, 1..=CONNECTIONS_MAX)?;
+        within("queues", self.queues, 1..=self.polls)?;
+        let sends = usize::try_from(self.sends).unwrap_or(usize::MAX);
+        within("messages", sends, 1..=SENDS_MAX)?;
+        within("size", self.load.size, 1..=sqs::BODY_MAX)?;
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
         ensure!(
-            self.queue.len() <= 60 && self.queue.bytes().all(plain),
+            self.load.queue.len() <= 60 && self.load.queue.bytes().all(plain),
             "a queue is named with letters, digits, - and _, 60 at most"
         );
         Ok(())
     }
 
     fn connect(&self, queue: usize) -> Result<Talk> {
-        let stream = Stream::connect(&self.target, self.tls.as_ref())
-            .with_context(|| format!("cannot connect to {}", self.target))?;
         Ok(Talk {
-            stream,
+            stream: self.load.connect()?,
             input: Vec::new(),
             queue,
             deletes: false,
@@ -339,7 +333,7 @@ impl Line {
             ensure!(
                 sent.elapsed() < SILENCE,
                 "{} after a send: no poll has its message",
-                crate::progress::micros(sent.elapsed().as_micros() as f64)
+                crate::units::micros(sent.elapsed().as_micros() as f64)
             );
             for (at, got) in self.hear(&mut events, SILENCE)? {
                 match got {

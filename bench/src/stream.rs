@@ -1,11 +1,11 @@
 //! A client's socket of either kind, under TLS or not.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net;
-use std::os::unix::net as unix;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
-use mio::event::Source;
-use mio::net::{TcpStream, UnixStream};
+use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use quintet_tls::{ClientChannel, Scratch};
 
@@ -14,46 +14,9 @@ use crate::tls::Tls;
 
 /// A connection that does not block.
 pub struct Stream {
-    socket: Socket,
+    /// Over TCP, without delay; or a unix socket, whose calls are the same.
+    socket: TcpStream,
     channel: Option<Box<ClientChannel>>,
-}
-
-enum Socket {
-    /// Over TCP, without delay.
-    Tcp(TcpStream),
-    /// Over a unix socket.
-    Unix(UnixStream),
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read(buffer),
-            Socket::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.write(bytes),
-            Socket::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl From<UnixStream> for Stream {
-    fn from(stream: UnixStream) -> Self {
-        Self {
-            socket: Socket::Unix(stream),
-            channel: None,
-        }
-    }
 }
 
 impl Stream {
@@ -64,37 +27,40 @@ impl Stream {
     /// Nothing accepts there, or there is no agreement.
     pub fn connect(target: &Target, tls: Option<&Tls>) -> io::Result<Self> {
         let mut channel = None;
-        let socket = match target {
+        let socket: net::TcpStream = match target {
             Target::Tcp(address) => {
                 let mut stream = net::TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
                 if let Some(tls) = tls {
                     channel = Some(Box::new(tls.handshake(&mut stream)?));
                 }
-                stream.set_nonblocking(true)?;
-                Socket::Tcp(TcpStream::from_std(stream))
+                stream
             }
-            Target::Unix(path) => {
-                let stream = unix::UnixStream::connect(path)?;
-                stream.set_nonblocking(true)?;
-                Socket::Unix(UnixStream::from_std(stream))
-            }
+            Target::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
         };
+        Self::of(socket, channel)
+    }
+
+    /// One that is open.
+    ///
+    /// # Errors
+    /// The system cannot make it one that does not block.
+    pub(crate) fn of(
+        socket: net::TcpStream,
+        channel: Option<Box<ClientChannel>>,
+    ) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let socket = TcpStream::from_std(socket);
         Ok(Self { socket, channel })
     }
 
     /// A connection that nothing was asked of is still open, and silent but
     /// for what TLS says to itself.
-    pub fn is_open(&mut self) -> bool {
-        if let (Socket::Tcp(stream), Some(_)) = (&self.socket, &self.channel) {
-            let seen = stream.peek(&mut [0]);
-            return match seen {
-                Ok(count) => count > 0,
-                Err(error) => error.kind() == ErrorKind::WouldBlock,
-            };
+    pub fn is_open(&self) -> bool {
+        match self.socket.peek(&mut [0]) {
+            Ok(count) => count > 0 && self.channel.is_some(),
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
-        let read = self.socket.read(&mut [0]);
-        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Reads; answers how much, and whether there is more perhaps. 0: the
@@ -128,7 +94,7 @@ impl Stream {
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.source().register(registry, token, Interest::READABLE)
+        registry.register(&mut self.socket, token, Interest::READABLE)
     }
 
     /// Watches for room to write too, or no longer.
@@ -138,18 +104,10 @@ impl Stream {
         token: Token,
         watch: bool,
     ) -> io::Result<()> {
-        let interest = if watch {
-            Interest::READABLE | Interest::WRITABLE
-        } else {
-            Interest::READABLE
+        let interest = match watch {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
         };
-        self.source().reregister(registry, token, interest)
-    }
-
-    fn source(&mut self) -> &mut dyn Source {
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream,
-            Socket::Unix(stream) => stream,
-        }
+        registry.reregister(&mut self.socket, token, interest)
     }
 }

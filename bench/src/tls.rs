@@ -99,7 +99,7 @@ impl Openers {
             bail!("connections are opened over TCP alone");
         };
         let (stop, start) = (Arc::new(AtomicBool::new(false)), Instant::now());
-        let opened = Arc::new(Mutex::new(Recorder::new()));
+        let opened = Arc::new(Mutex::new(Recorder::default()));
         let mut threads = Vec::new();
         for number in 0..OPENERS {
             let (stop, opened) = (Arc::clone(&stop), Arc::clone(&opened));

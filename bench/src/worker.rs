@@ -33,6 +33,7 @@ const READ_BYTES: usize = 256 << 10;
 const TIMER: Token = Token(usize::MAX);
 
 /// Results of all threads so far.
+#[derive(Default)]
 pub(crate) struct LoadResults {
     pub(crate) total: Recorder,
     /// Since the last look.
@@ -43,20 +44,6 @@ pub(crate) struct LoadResults {
     pub(crate) unanswered: u64,
     /// When the last reply came, nanoseconds since the start.
     pub(crate) last: u64,
-}
-
-impl LoadResults {
-    pub(crate) fn new() -> Self {
-        Self {
-            total: Recorder::new(),
-            window: Recorder::new(),
-            puts: 0,
-            takes: 0,
-            empty: 0,
-            unanswered: 0,
-            last: 0,
-        }
-    }
 }
 
 /// Locks what was found; a thread that panicked left it whole.
@@ -123,7 +110,7 @@ impl Worker {
             timer,
             records: Scratch::new(READ_BYTES),
             start: Instant::now(),
-            fresh: LoadResults::new(),
+            fresh: LoadResults::default(),
             published: Instant::now(),
             requested: 0,
             in_flight: 0,

@@ -137,9 +137,9 @@ pub(crate) fn alternate(
             samples[at].push(sample.with_context(|| contender.name())?);
         }
     }
-    for (contender, _, idle) in &mut running {
+    for (contender, _, idle) in &running {
         // Without them the figures would say nothing.
-        if !idle.iter_mut().all(Stream::is_open) {
+        if !idle.iter().all(Stream::is_open) {
             bail!("{} closed idle connections", contender.name());
         }
     }
