@@ -6,13 +6,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use quintet_bench::{Load, Protocol, Target};
+use quintet_bench::{Load, Protocol, Target, Usage};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::disk::Disk;
-use super::memory::Memory;
 use super::talk::Talk;
 use crate::common::peers::{Ground, Process, quintet_args};
 
@@ -146,8 +145,8 @@ impl Server {
     ///
     /// # Errors
     /// It does not run.
-    pub(crate) fn memory(&self) -> Result<Memory> {
-        Memory::of(self.pid()?)
+    pub(crate) fn memory(&self) -> Result<Usage> {
+        Usage::of(self.pid()?)
     }
 
     /// Its data directory.

@@ -4,6 +4,7 @@ use quintet_bench::Mix;
 
 use super::driver::{Contender, Scenario};
 use super::table::{Metric, Table};
+use crate::common::Named;
 use crate::common::peers::Kind;
 use crate::common::sheet::Bound::{AtLeast, AtMost};
 use crate::common::sheet::Figure;
@@ -23,8 +24,7 @@ const MODERATE: f64 = 1_000.0;
 /// Contenders, scenarios, and what comes out.
 pub(crate) struct Experiment {
     /// On the command line, and of its files.
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
+    pub(crate) named: Named,
     /// The measure of the plot and the table.
     pub(crate) metric: Metric,
     pub(crate) contenders: Vec<Contender>,
@@ -72,8 +72,7 @@ fn rate_ratio(table: &Table, ours: Kind, theirs: Kind, least: Option<f64>) -> Op
 
 fn small() -> Experiment {
     Experiment {
-        name: "small",
-        title: "Put and take of 64 B, one at a time",
+        named: ("small", "Put and take of 64 B, one at a time"),
         metric: Metric::Rate,
         contenders: of(&[
             Q_50MS,
@@ -101,8 +100,10 @@ fn small() -> Experiment {
 /// Beside the limit of `always`: a bare echo that syncs before it answers.
 fn synced() -> Experiment {
     Experiment {
-        name: "synced",
-        title: "Put and take of 64 B, one at a time, synced before each reply",
+        named: (
+            "synced",
+            "Put and take of 64 B, one at a time, synced before each reply",
+        ),
         metric: Metric::Rate,
         contenders: of(&[Q_ALWAYS, Kind::SyncedEcho]),
         scenarios: [10, 50, 200]
@@ -114,8 +115,7 @@ fn synced() -> Experiment {
 
 fn pipelined() -> Experiment {
     Experiment {
-        name: "pipelined",
-        title: "Put and take of 64 B, pipelined by 16",
+        named: ("pipelined", "Put and take of 64 B, pipelined by 16"),
         metric: Metric::Rate,
         contenders: of(&[
             Q_50MS,
@@ -152,8 +152,7 @@ fn jobs() -> Experiment {
         }
     }
     Experiment {
-        name: "jobs",
-        title: "Jobs of 100 B beside beanstalkd",
+        named: ("jobs", "Jobs of 100 B beside beanstalkd"),
         metric: Metric::Rate,
         contenders: of(&[
             J_50MS,
@@ -187,8 +186,7 @@ fn jobs() -> Experiment {
 
 fn cpu() -> Experiment {
     Experiment {
-        name: "cpu",
-        title: "The server's processor time for each request",
+        named: ("cpu", "The server's processor time for each request"),
         metric: Metric::Cpu,
         contenders: of(&[
             Q_50MS,
@@ -214,8 +212,7 @@ fn idle() -> Experiment {
         background: false,
     };
     Experiment {
-        name: "idle",
-        title: "50 active connections beside 10,000 idle ones",
+        named: ("idle", "50 active connections beside 10,000 idle ones"),
         metric: Metric::Rate,
         contenders: vec![Contender::of(Q_50MS), CROWDED],
         scenarios: vec![scenario(50, 1, 64)],
@@ -240,8 +237,10 @@ fn large() -> Experiment {
     moderate.rate = Some(MODERATE);
     moderate.name = format!("50 connections, {MODERATE} requests/s");
     Experiment {
-        name: "large",
-        title: "Small messages beside 10 connections with messages of 8 MiB",
+        named: (
+            "large",
+            "Small messages beside 10 connections with messages of 8 MiB",
+        ),
         metric: Metric::P99,
         contenders: vec![
             Contender::of(Q_50MS),

@@ -16,10 +16,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::common::machine::SyncTimes;
 use crate::common::peers::Ground;
 use crate::common::sheet::Figure;
-use crate::common::{Common, Ran};
+use crate::common::{Common, Named, Ran};
 use driver::Effort;
 use experiments::Experiment;
 use table::Table;
@@ -48,8 +47,6 @@ pub(crate) struct Args {
 
 /// All an experiment found.
 struct Outcome {
-    ran: Ran,
-    sync: SyncTimes,
     tables: Vec<Table>,
     figures: Vec<Figure>,
 }
@@ -62,25 +59,29 @@ impl Args {
     /// A server does not start, a load fails, or a file cannot be written.
     pub(crate) fn run(mut self) -> Result<()> {
         let all = experiments::all();
-        let names: Vec<_> = all.iter().map(|experiment| experiment.name).collect();
-        self.common.check(&names)?;
+        let named: Vec<Named> = all.iter().map(|one| one.named).collect();
+        self.common.check(&named)?;
         let ground = self.common.ground(self.against.clone())?;
-        let ran = self.common.ran();
+        let ran = self.common.ran()?;
         if let Some(against) = &ground.against {
             println!("{} against {}", ground.quintet.display(), against.display());
         }
         for mut experiment in all {
-            if !self.common.begins(experiment.name, experiment.title) {
+            if !self.common.begins(experiment.named) {
                 continue;
             }
             if ground.against.is_some() {
                 against::run(&experiment, self.effort(), &ground)?;
                 continue;
             }
-            let outcome = self.experiment(&mut experiment, &ground, &ran)?;
-            println!("{}", page::tables(&experiment, &outcome));
+            let outcome = self.experiment(&mut experiment, &ground)?;
+            let tables = page::tables(&experiment, &outcome, &ran);
+            println!("{tables}");
             if !self.common.print {
-                self.write(&experiment, &outcome, &ground)?;
+                let found = to_json(&experiment, &outcome, &ground);
+                let name = experiment.named.0;
+                self.common.write(name, experiment.named, &ran, found)?;
+                self.write_page(name, &tables)?;
             }
         }
         Ok(())
@@ -91,12 +92,7 @@ impl Args {
         Effort { turns, time }
     }
 
-    fn experiment(
-        &self,
-        experiment: &mut Experiment,
-        ground: &Ground,
-        ran: &Ran,
-    ) -> Result<Outcome> {
+    fn experiment(&self, experiment: &mut Experiment, ground: &Ground) -> Result<Outcome> {
         experiment.contenders.retain(|contender| {
             let here = contender.kind.is_installed(ground);
             if !here {
@@ -104,35 +100,24 @@ impl Args {
             }
             here
         });
-        let sync = self.common.sync_times()?;
         let contenders = &experiment.contenders;
         let measured = experiment.scenarios.iter().map(|scenario| {
             let samples = driver::alternate(contenders, scenario, self.effort(), ground)?;
             Ok(Table::new(scenario, contenders, samples))
         });
         let tables = measured.collect::<Result<Vec<_>>>()?;
-        let figures = tables
-            .iter()
-            .flat_map(experiment.figures)
-            .flatten()
-            .collect();
-        let ran = ran.clone();
+        let figures = tables.iter().flat_map(experiment.figures).flatten();
         Ok(Outcome {
-            ran,
-            sync,
+            figures: figures.collect(),
             tables,
-            figures,
         })
     }
 
-    fn write(&self, experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Result<()> {
-        let name = experiment.name;
-        self.common
-            .write_json(name, &to_json(experiment, outcome, ground))?;
+    fn write_page(&self, name: &str, tables: &str) -> Result<()> {
         let path = self.common.root.join("bench/results/README.md");
         let context = || format!("cannot change {}", path.display());
         let text = fs::read_to_string(&path).with_context(context)?;
-        let text = page::replace(&text, name, &page::tables(experiment, outcome))?;
+        let text = page::replace(&text, name, tables)?;
         fs::write(&path, text).with_context(context)
     }
 }
@@ -151,24 +136,15 @@ fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value
             })
         });
     }
-    let scenarios: Vec<Value> = outcome
-        .tables
-        .iter()
-        .map(|table| {
-            let pairs = table.contenders.iter().zip(&table.samples);
-            let samples: Vec<Value> = pairs
-                .map(|(contender, samples)| json!({ "name": contender.name(), "turns": samples }))
-                .collect();
-            json!({ "scenario": table.scenario, "contenders": samples })
-        })
-        .collect();
+    let scenarios = outcome.tables.iter().map(|table| {
+        let pairs = table.contenders.iter().zip(&table.samples);
+        let samples =
+            pairs.map(|(contender, turns)| json!({ "name": contender.name(), "turns": turns }));
+        json!({ "scenario": table.scenario, "contenders": samples.collect::<Value>() })
+    });
     json!({
-        "experiment": experiment.name,
-        "title": experiment.title,
-        "ran": outcome.ran,
-        "fdatasync_4k": outcome.sync,
         "servers": servers,
-        "scenarios": scenarios,
+        "scenarios": scenarios.collect::<Value>(),
         "figures": outcome.figures,
     })
 }
@@ -181,7 +157,7 @@ mod tests {
     fn the_page_has_a_part_for_each_experiment() {
         let text = include_str!("../../results/README.md");
         for experiment in experiments::all() {
-            page::replace(text, experiment.name, "").unwrap();
+            page::replace(text, experiment.named.0, "").unwrap();
         }
     }
 
@@ -192,12 +168,12 @@ mod tests {
                 let samples = vec![Vec::new(); experiment.contenders.len()];
                 let table = super::Table::new(scenario, &experiment.contenders, samples);
                 let figures = (experiment.figures)(&table);
-                assert!(!figures.is_empty(), "{}", experiment.name);
+                assert!(!figures.is_empty(), "{}", experiment.named.0);
                 for figure in figures {
                     assert!(
                         figure.is_some(),
                         "{} names somebody absent",
-                        experiment.name
+                        experiment.named.0
                     );
                 }
             }

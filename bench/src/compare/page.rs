@@ -26,7 +26,7 @@ pub(crate) fn replace(page: &str, name: &str, block: &str) -> Result<String> {
 
 /// An experiment as the page shows it: medians, a row for each contender, the figures that have a
 /// bound, and how it was measured.
-pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
+pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome, ran: &Ran) -> String {
     let metric = experiment.metric;
     let cells = |at: usize| {
         let samples = outcome.tables.iter().map(|table| &table.samples[at]);
@@ -42,24 +42,14 @@ pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
         .iter()
         .map(|table| table.scenario.name.as_str());
     let mut text = sheet::markdown(metric.title(), scenarios, &rows) + "\n";
-    let wanted = outcome
-        .figures
-        .iter()
-        .filter(|figure| figure.bound.is_some());
-    text += &sheet::figures(wanted);
-    let Ran {
-        machine,
-        turns,
-        seconds,
-        quintet,
-        short,
-    } = &outcome.ran;
-    let short = if *short {
-        " A short run: read it with care."
-    } else {
-        ""
+    let figures = outcome.figures.iter();
+    text += &sheet::figures(figures.filter(|figure| figure.bound.is_some()));
+    let short = match ran.short {
+        true => " A short run: read it with care.",
+        false => "",
     };
-    let machine = machine.describe();
+    let (turns, seconds, quintet) = (ran.turns, ran.seconds, &ran.quintet);
+    let machine = ran.machine.describe();
     text + &format!(
         "\n{turns} turns of {seconds} s each; {machine}. Quintet at {quintet}.{short}\n"
     )

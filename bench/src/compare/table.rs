@@ -17,7 +17,7 @@ impl Metric {
     pub(crate) fn of(self, sample: &Sample) -> f64 {
         match self {
             Metric::Rate => sample.rate,
-            Metric::P99 => sample.p99_us / 1e3,
+            Metric::P99 => sample.latency.p99_us / 1e3,
             Metric::Cpu => sample.cpu_us,
             Metric::Resident => sheet::mib(sample.resident as f64),
         }
