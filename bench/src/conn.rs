@@ -82,6 +82,17 @@ impl Conn {
         self.flights.len()
     }
 
+    /// A message was taken, and its settle has no reply.
+    pub(crate) fn is_settling(&self) -> bool {
+        let mut flights = self.flights.iter();
+        flights.any(|flight| flight.ask == ClientRequest::Settle)
+    }
+
+    /// From now on it speaks as this one.
+    pub(crate) fn speak_as(&mut self, speaker: Box<dyn Speaker>) {
+        self.speaker = speaker;
+    }
+
     /// When the requests without a reply were meant to leave.
     pub(crate) fn waiting_since(&self) -> impl Iterator<Item = u64> {
         self.flights.iter().filter_map(|flight| flight.from)

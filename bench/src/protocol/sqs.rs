@@ -15,21 +15,42 @@ use super::{
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
     port: 9324,
-    open: |queue, body| open(queue, body, 1),
+    open: |queue, body| with_queue(queue, sender(queue, body, 1)),
 };
 
 /// Ten in a request, which is what SQS allows.
 pub(super) const TEN: Protocol = Protocol {
     name: "sqs-ten",
     port: 9324,
-    open: |queue, body| open(queue, body, 10),
+    open: |queue, body| with_queue(queue, sender(queue, body, 10)),
 };
 
-fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
-    let url = format!("http://localhost/000000000000/{queue}");
+/// Makes the queue first, which may be there.
+fn with_queue(queue: &str, speaker: Box<dyn Speaker>) -> Box<dyn Speaker> {
+    Box::new(Greeting {
+        bytes: request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#)),
+        welcome: Some(|input| match whole(input)? {
+            None => Ok(None),
+            Some((200, head, body)) => Ok(Some(head + body.len())),
+            Some(_) => bail!("no queue: {}", shown(input)),
+        }),
+        speaker,
+    })
+}
+
+fn url(queue: &str) -> String {
+    format!("http://localhost/000000000000/{queue}")
+}
+
+/// Takes and puts `count` messages at once, of a queue that is there.
+pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
+    let url = url(queue);
     let body = String::from_utf8_lossy(body);
     let put = match count {
-        1 => send(&url, &body),
+        1 => request(
+            "SendMessage",
+            &format!(r#"{{"QueueUrl":"{url}","MessageBody":"{body}"}}"#),
+        ),
         _ => {
             let entry = |at| format!(r#"{{"Id":"{at}","MessageBody":"{body}"}}"#);
             batch("SendMessageBatch", &url, (0..count).map(entry))
@@ -38,15 +59,16 @@ fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
     let take = format!(r#"{{"QueueUrl":"{url}","MaxNumberOfMessages":{count}}}"#);
     let take = request("ReceiveMessage", &take);
     let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, count, ask, input, out);
-    Box::new(Greeting {
-        bytes: create(queue),
-        welcome: Some(|input| match whole(input)? {
-            None => Ok(None),
-            Some((200, head, body)) => Ok(Some(head + body.len())),
-            Some(_) => bail!("no queue: {}", shown(input)),
-        }),
-        speaker: speaker(fixed(put), take, read),
-    })
+    speaker(fixed(put), take, read)
+}
+
+/// Takes one message at a time, for which it waits; it puts none.
+pub(crate) fn poller(queue: &str) -> Box<dyn Speaker> {
+    let url = url(queue);
+    let take = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":{POLL_S}}}"#);
+    let take = request("ReceiveMessage", &take);
+    let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, 1, ask, input, out);
+    with_queue(queue, speaker(fixed(Vec::new()), take, read))
 }
 
 fn request(action: &str, body: &str) -> Vec<u8> {
@@ -76,60 +98,6 @@ pub(crate) const BODY_MAX: usize = 1 << 20;
 /// Seconds that a poll waits: as long as SQS lets one.
 const POLL_S: u64 = 20;
 
-/// Content of a reply.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Got {
-    /// A message, which is its handle's.
-    Message { handle: String },
-    /// Nothing: a poll's time is over, or a message is deleted.
-    Nothing,
-    /// Something else: what was asked is done.
-    Done,
-}
-
-/// Makes a queue, which may be there.
-pub(crate) fn create(queue: &str) -> Vec<u8> {
-    request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#))
-}
-
-/// Waits for a message.
-pub(crate) fn poll(queue: &str) -> Vec<u8> {
-    let input = format!(r#"{{"QueueUrl":"{queue}","WaitTimeSeconds":{POLL_S}}}"#);
-    request("ReceiveMessage", &input)
-}
-
-pub(crate) fn send(queue: &str, body: &str) -> Vec<u8> {
-    let input = format!(r#"{{"QueueUrl":"{queue}","MessageBody":"{body}"}}"#);
-    request("SendMessage", &input)
-}
-
-pub(crate) fn delete(queue: &str, handle: &str) -> Vec<u8> {
-    let input = format!(r#"{{"QueueUrl":"{queue}","ReceiptHandle":"{handle}"}}"#);
-    request("DeleteMessage", &input)
-}
-
-/// The reply at the start of `input`, with its length; `None` until all of it is there.
-///
-/// # Errors
-/// It is an error, or none of the replies to these.
-pub(crate) fn received(input: &[u8]) -> Result<Option<(usize, Got)>> {
-    let Some((status, head, body)) = whole(input)? else {
-        return Ok(None);
-    };
-    let end = head + body.len();
-    if status != 200 {
-        bail!("refused: {}", shown(&input[..end]));
-    }
-    let got = match text(body, b"\"ReceiptHandle\":") {
-        Some((_, handle)) => Got::Message {
-            handle: std::str::from_utf8(handle)?.to_owned(),
-        },
-        None if body == b"{}" => Got::Nothing,
-        None => Got::Done,
-    };
-    Ok(Some((end, got)))
-}
-
 /// Settles the messages of a reply, which must be `count`.
 fn settle(url: &str, count: usize, reply: &[u8]) -> Result<Vec<u8>> {
     let mut handles = Vec::new();
@@ -144,7 +112,10 @@ fn settle(url: &str, count: usize, reply: &[u8]) -> Result<Vec<u8>> {
         "{got} messages came, {count} were put at once"
     );
     Ok(match &handles[..] {
-        [handle] => delete(url, handle),
+        [handle] => request(
+            "DeleteMessage",
+            &format!(r#"{{"QueueUrl":"{url}","ReceiptHandle":"{handle}"}}"#),
+        ),
         all => {
             let entry = |(at, handle)| format!(r#"{{"Id":"{at}","ReceiptHandle":"{handle}"}}"#);
             batch("DeleteMessageBatch", url, all.iter().enumerate().map(entry))
@@ -233,25 +204,27 @@ mod tests {
     }
 
     #[test]
-    fn replies_to_polls_are_distinguished() {
-        let wanted = [
-            ("{}", Got::Nothing),
-            (r#"{"MD5OfMessageBody":"m","MessageId":"i"}"#, Got::Done),
-            (
-                r#"{"Messages":[{"MessageId":"i","ReceiptHandle":"h","Body":"b"}]}"#,
-                Got::Message {
-                    handle: "h".to_owned(),
-                },
-            ),
-        ];
-        for (body, got) in wanted {
-            let input = reply(body);
-            let (cut, whole) = (&input.as_bytes()[..input.len() - 1], input.as_bytes());
-            assert_eq!(received(cut).unwrap(), None);
-            assert_eq!(received(whole).unwrap(), Some((input.len(), got)));
-        }
-        let refused = reply("{}").replace("200 OK", "503 no");
-        assert!(received(refused.as_bytes()).is_err());
+    fn a_poll_waits_and_deletes_what_came() {
+        let mut speaker = poller("q");
+        let mut out = Vec::new();
+        speaker.ask(ClientRequest::Take, &mut out);
+        let request = String::from_utf8(std::mem::take(&mut out)).unwrap();
+        assert!(request.contains(r#""WaitTimeSeconds":20"#), "{request}");
+        let nothing = reply("{}");
+        let input = reply("{}") + &nothing;
+        let read = speaker.read(ClientRequest::Take, input.as_bytes(), &mut out);
+        assert_eq!(read.unwrap().expect("whole").outcome, Outcome::Empty);
+        let message = r#"{"Messages":[{"MessageId":"i","ReceiptHandle":"h","Body":"b"}]}"#;
+        let read = speaker.read(ClientRequest::Take, reply(message).as_bytes(), &mut out);
+        assert_eq!(read.unwrap().expect("whole").outcome, Outcome::Reserved);
+        assert!(
+            String::from_utf8(out)
+                .unwrap()
+                .contains(r#""ReceiptHandle":"h""#)
+        );
+        let refused = nothing.replace("200 OK", "503 no");
+        let read = speaker.read(ClientRequest::Settle, refused.as_bytes(), &mut Vec::new());
+        assert!(read.is_err());
     }
 
     #[test]
