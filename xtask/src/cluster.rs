@@ -11,12 +11,14 @@ use crate::{cargo_command, run};
 
 /// The needs of a folder of Python's packages.
 pub(crate) const PIP: &[Need] = &[
-    library("python3", "-c", "import venv", "its module venv", "python3"),
     library(
+        "python3 with its module venv",
+        "python3 -c 'import venv'",
         "python3",
-        "-c",
-        "import ensurepip",
-        "its module ensurepip",
+    ),
+    library(
+        "python3 with its module ensurepip",
+        "python3 -c 'import ensurepip'",
         "python3-venv",
     ),
 ];
