@@ -14,7 +14,7 @@ use crate::mix::Mix;
 use crate::pace::Pace;
 use crate::progress::Bar;
 use crate::protocol::{Keys, Protocol, pinpriq};
-use crate::report::{Live, Openings, Report};
+use crate::report::{Live, Report};
 use crate::stream::Stream;
 use crate::target::Target;
 use crate::tls::{Openers, Tls};
@@ -213,8 +213,7 @@ impl Load {
         ensure!(closed == 0, "the server closed {closed} idle connections");
         let mut report = report(&lock(&found));
         if let Some(openers) = openers {
-            let (rate, latency) = openers.stop()?;
-            report.openings = Some(Openings { rate, latency });
+            report.openings = Some(openers.stop()?);
         }
         Ok(report)
     }
@@ -308,7 +307,7 @@ impl Load {
     /// The work of each thread, with its connections open.
     fn share_out(&self, found: &Arc<Mutex<LoadResults>>) -> Result<Vec<Work>> {
         let threads = self.threads.min(self.connections);
-        let end = u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX);
+        let end = units::nanos(self.time);
         let body: Arc<[u8]> = body(self.size).into();
         let queues = self.queues.unwrap_or(self.connections);
         let mut works = Vec::with_capacity(threads);

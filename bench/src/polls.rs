@@ -17,6 +17,7 @@ use crate::process::Usage;
 use crate::protocol::{ClientRequest, Speaker, sqs};
 use crate::report::{Latency, Live, Recorder};
 use crate::stream::Stream;
+use crate::units::{micros, nanos};
 use crate::worker::SILENCE;
 
 /// Sends at most, and unless told otherwise.
@@ -262,7 +263,7 @@ impl Line {
             ensure!(
                 sent.elapsed() < SILENCE,
                 "{} after a send: no poll has its message",
-                crate::units::micros(sent.elapsed().as_micros() as f64)
+                micros(sent.elapsed().as_micros() as f64)
             );
             let heard = self.hear(&mut events, SILENCE)?;
             done |= heard.put;
@@ -271,7 +272,6 @@ impl Line {
                 woke.get_or_insert_with(|| sent.elapsed());
             }
         }
-        let woke = woke.context("deleted what never came")?;
-        Ok(u64::try_from(woke.as_nanos()).unwrap_or(u64::MAX))
+        woke.context("deleted what never came").map(nanos)
     }
 }

@@ -18,6 +18,11 @@ pub fn micros(value: f64) -> String {
     }
 }
 
+/// Nanoseconds, as many as there can be.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A number with one of some units.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

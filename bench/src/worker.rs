@@ -21,6 +21,7 @@ use crate::mix::Mix;
 use crate::pace::Pace;
 use crate::protocol::ClientRequest;
 use crate::report::Recorder;
+use crate::units::nanos;
 
 /// How often a thread shows what it did.
 const PUBLISH: Duration = Duration::from_millis(100);
@@ -90,6 +91,7 @@ impl Worker {
         let poll = Poll::new().context("cannot poll")?;
         for conn in &mut work.conns {
             conn.register(poll.registry())?;
+            conn.in_row = true;
         }
         let mut timer = None;
         if work.pace.is_some() {
@@ -100,11 +102,8 @@ impl Worker {
                 .context("cannot watch a timer")?;
             timer = Some(fd);
         }
-        let row = (0..work.conns.len()).collect();
-        for conn in &mut work.conns {
-            conn.in_row = true;
-        }
         Ok(Self {
+            row: (0..work.conns.len()).collect(),
             work,
             poll,
             timer,
@@ -114,7 +113,6 @@ impl Worker {
             published: Instant::now(),
             requested: 0,
             in_flight: 0,
-            row,
         })
     }
 
@@ -130,24 +128,23 @@ impl Worker {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        nanos(self.start.elapsed())
     }
 
     fn serve(&mut self) -> Result<()> {
         let mut events = Events::with_capacity(1024);
         let mut buffer = vec![0; READ_BYTES];
         let mut clean = false;
-        let silence = u64::try_from(SILENCE.as_nanos()).unwrap_or(u64::MAX);
+        let silence = nanos(SILENCE);
         if self.work.pace.is_none() {
             for at in 0..self.work.conns.len() {
                 self.next_round(at)?;
             }
         }
         loop {
-            let more = if self.work.pace.is_some() {
-                self.send_due()?
-            } else {
-                self.may_ask(self.now())
+            let more = match self.work.pace {
+                Some(_) => self.send_due()?,
+                None => self.may_ask(self.now()),
             };
             if !more && self.in_flight == 0 {
                 if clean {
@@ -264,15 +261,10 @@ impl Worker {
         let Some(timer) = &self.timer else {
             return Ok(());
         };
-        let zero = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         let wait = Duration::from_nanos(nanoseconds);
-        let value = Timespec::try_from(wait).context("a time out of range")?;
         let once = Itimerspec {
-            it_interval: zero,
-            it_value: value,
+            it_interval: Timespec::default(),
+            it_value: Timespec::try_from(wait).context("a time out of range")?,
         };
         timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).context("cannot set a timer")?;
         Ok(())
@@ -295,9 +287,7 @@ impl Worker {
             let Some(from) = landed.from else {
                 return;
             };
-            let now = *now.get_or_insert_with(|| {
-                u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-            });
+            let now = *now.get_or_insert_with(|| nanos(start.elapsed()));
             fresh.total.record(now - from);
             fresh.last = now;
             match landed.ask {
