@@ -4,7 +4,9 @@
 use anyhow::{Context, Result, ensure};
 
 use super::Outcome;
+use super::driver::Contender;
 use super::experiments::Experiment;
+use super::table::Table;
 use crate::common::Ran;
 use crate::common::sheet::{self, Spread};
 
@@ -28,19 +30,13 @@ pub(crate) fn replace(page: &str, name: &str, block: &str) -> Result<String> {
 /// bound, and how it was measured.
 pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome, ran: &Ran) -> String {
     let metric = experiment.metric;
-    let cells = |at: usize| {
-        let samples = outcome.tables.iter().map(|table| &table.samples[at]);
-        let spreads = samples.map(|samples| Spread::of(samples.iter().map(|s| metric.of(s))));
-        spreads.map(|spread| metric.show()(spread.median)).collect()
+    let row = |(at, one): (usize, &Contender)| {
+        let median = |table: &Table| Spread::of(table.samples[at].iter().map(|s| metric.of(s)));
+        let medians = outcome.tables.iter().map(|table| median(table).median);
+        (one.name(), medians.map(metric.show()).collect::<Vec<_>>())
     };
-    let contenders = experiment.contenders.iter().enumerate();
-    let rows: Vec<_> = contenders
-        .map(|(at, one)| (one.name(), cells(at)))
-        .collect();
-    let scenarios = outcome
-        .tables
-        .iter()
-        .map(|table| table.scenario.name.as_str());
+    let rows: Vec<_> = experiment.contenders.iter().enumerate().map(row).collect();
+    let scenarios = outcome.tables.iter().map(|one| one.scenario.name.as_str());
     let mut text = sheet::markdown(metric.title(), scenarios, &rows) + "\n";
     let figures = outcome.figures.iter();
     text += &sheet::figures(figures.filter(|figure| figure.bound.is_some()));
