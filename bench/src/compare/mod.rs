@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::common::peers::Ground;
 use crate::common::sheet::Figure;
-use crate::common::{Common, Named, Ran};
+use crate::common::{Common, Named};
 use driver::Effort;
 use experiments::Experiment;
 use table::Table;
