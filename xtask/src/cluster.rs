@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::clients::pip;
+use crate::clients::{pip, venv};
 use crate::needs::{Need, how_to_get, is_root, library, missing, names, program as needed};
 use crate::{cargo_command, run};
 
@@ -71,7 +71,7 @@ fn nats_server(root: &Path, named: &str, file: &str, own: Option<&str>) -> Resul
     if let Some(target) = &target {
         options.extend(["--upgrade", "--target", target]);
     }
-    let shared = pip(root, &wanted, &options)?;
+    let shared = pip(&venv(root), &wanted, &options)?;
     let program = own
         .map_or(shared, |own| own.join("bin"))
         .join("nats-server");
