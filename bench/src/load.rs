@@ -171,15 +171,11 @@ impl Load {
         if self.fill > 0 {
             self.put_beforehand(observe)?;
         }
-        let mut idle: Vec<Stream> = (0..self.idle)
-            .map(|_| self.connect())
-            .collect::<Result<_>>()?;
+        let idle = (0..self.idle).map(|_| self.connect());
+        let mut idle: Vec<Stream> = idle.collect::<Result<_>>()?;
         let found = Arc::<Mutex<LoadResults>>::default();
-        let workers: Vec<Worker> = self
-            .share_out(&found)?
-            .into_iter()
-            .map(Worker::new)
-            .collect::<Result<_>>()?;
+        let workers = self.share_out(&found)?.into_iter().map(Worker::new);
+        let workers: Vec<Worker> = workers.collect::<Result<_>>()?;
         let openers = (self.openings > 0.0)
             .then(|| Openers::start(&self.target, self.tls.as_ref(), self.openings))
             .transpose()?;
@@ -188,13 +184,10 @@ impl Load {
         let mut running = workers.len();
         for worker in workers {
             let ended = ended.clone();
-            std::thread::Builder::new()
-                .name("load".into())
-                .spawn(move || {
-                    // The receiver is gone only if another thread failed.
-                    ended.send(worker.run(start)).ok();
-                })
-                .context("cannot start a thread")?;
+            let thread = std::thread::Builder::new().name("load".into());
+            // The receiver is gone only if another thread failed.
+            let work = move || drop(ended.send(worker.run(start)));
+            thread.spawn(work).context("cannot start a thread")?;
         }
         drop(ended);
         let mut seen = (0.0, 0);
@@ -378,21 +371,17 @@ fn live(found: &Mutex<LoadResults>, start: Instant, seen: &mut (f64, u64)) -> Li
 }
 
 fn report(found: &LoadResults) -> Report {
-    let requests = found.puts + found.takes;
+    let requests = found.counts.puts + found.counts.takes;
     let seconds = match found.last {
         0 => SILENCE.as_secs_f64(),
         last => last as f64 / 1e9,
     };
     Report {
         requests,
-        puts: found.puts,
-        takes: found.takes,
-        empty: found.empty,
-        unanswered: found.unanswered,
         seconds,
         rate: requests as f64 / seconds,
         latency: found.total.latency(),
-        openings: None,
+        ..found.counts
     }
 }
 

@@ -20,7 +20,7 @@ use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
 use crate::protocol::ClientRequest;
-use crate::report::Recorder;
+use crate::report::{Recorder, Report};
 use crate::units::nanos;
 
 /// How often a thread shows what it did.
@@ -39,10 +39,8 @@ pub(crate) struct LoadResults {
     pub(crate) total: Recorder,
     /// Since the last look.
     pub(crate) window: Recorder,
-    pub(crate) puts: u64,
-    pub(crate) takes: u64,
-    pub(crate) empty: u64,
-    pub(crate) unanswered: u64,
+    /// Only its counts of puts, of takes, of these without a message or an answer.
+    pub(crate) counts: Report,
     /// When the last reply came, nanoseconds since the start.
     pub(crate) last: u64,
 }
@@ -291,10 +289,10 @@ impl Worker {
             fresh.total.record(now - from);
             fresh.last = now;
             match landed.ask {
-                ClientRequest::Put => fresh.puts += 1,
-                ClientRequest::Take | ClientRequest::Settle => fresh.takes += 1,
+                ClientRequest::Put => fresh.counts.puts += 1,
+                ClientRequest::Take | ClientRequest::Settle => fresh.counts.takes += 1,
             }
-            fresh.empty += u64::from(landed.empty);
+            fresh.counts.empty += u64::from(landed.empty);
         })?;
         if self.work.pace.is_none() {
             if self.work.conns[at].in_flight() == 0 {
@@ -315,10 +313,11 @@ impl Worker {
         found.window.add(&fresh.total);
         found.total.add(&fresh.total);
         fresh.total.clear();
-        found.puts += std::mem::take(&mut fresh.puts);
-        found.takes += std::mem::take(&mut fresh.takes);
-        found.empty += std::mem::take(&mut fresh.empty);
-        found.unanswered += std::mem::take(&mut fresh.unanswered);
+        let counts = std::mem::take(&mut fresh.counts);
+        found.counts.puts += counts.puts;
+        found.counts.takes += counts.takes;
+        found.counts.empty += counts.empty;
+        found.counts.unanswered += counts.unanswered;
         found.last = found.last.max(fresh.last);
     }
 
@@ -330,7 +329,7 @@ impl Worker {
         let unsent = std::iter::from_fn(|| pace.as_mut()?.take(now));
         for from in sent.chain(unsent) {
             self.fresh.total.record(now.saturating_sub(from));
-            self.fresh.unanswered += 1;
+            self.fresh.counts.unanswered += 1;
         }
     }
 }

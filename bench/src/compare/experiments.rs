@@ -50,6 +50,13 @@ pub(crate) struct Experiment {
     pub(crate) figures: fn(&Table) -> Vec<Option<Figure>>,
 }
 
+impl Experiment {
+    /// The figures of all scenarios, but those about contenders that are absent.
+    pub(crate) fn figures_of(&self, tables: &[Table]) -> Vec<Figure> {
+        tables.iter().flat_map(self.figures).flatten().collect()
+    }
+}
+
 fn of(kinds: &[Kind]) -> Vec<Contender> {
     kinds.iter().copied().map(Contender::of).collect()
 }

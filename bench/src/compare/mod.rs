@@ -17,7 +17,6 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::common::peers::Ground;
-use crate::common::sheet::Figure;
 use crate::common::{Common, Named};
 use driver::Effort;
 use experiments::Experiment;
@@ -45,12 +44,6 @@ pub(crate) struct Args {
     against: Option<PathBuf>,
 }
 
-/// All an experiment found.
-struct Outcome {
-    tables: Vec<Table>,
-    figures: Vec<Figure>,
-}
-
 impl Args {
     /// Runs what is asked for; prints it and, unless told not to, writes
     /// `bench/results/NAME.json` and the page's part.
@@ -74,14 +67,14 @@ impl Args {
                 against::run(&experiment, self.effort(), &ground)?;
                 continue;
             }
-            let outcome = self.experiment(&mut experiment, &ground)?;
-            let tables = page::tables(&experiment, &outcome, &ran);
-            println!("{tables}");
+            let tables = self.experiment(&mut experiment, &ground)?;
+            let page = page::tables(&experiment, &tables, &ran);
+            println!("{page}");
             if !self.common.print {
-                let found = to_json(&experiment, &outcome, &ground);
+                let found = to_json(&experiment, &tables, &ground);
                 let name = experiment.named.0;
                 self.common.write(name, experiment.named, &ran, found)?;
-                self.write_page(name, &tables)?;
+                self.write_page(name, &page)?;
             }
         }
         Ok(())
@@ -92,7 +85,7 @@ impl Args {
         Effort { turns, time }
     }
 
-    fn experiment(&self, experiment: &mut Experiment, ground: &Ground) -> Result<Outcome> {
+    fn experiment(&self, experiment: &mut Experiment, ground: &Ground) -> Result<Vec<Table>> {
         experiment.contenders.retain(|contender| {
             let here = contender.kind.is_installed(ground);
             if !here {
@@ -105,12 +98,7 @@ impl Args {
             let samples = driver::alternate(contenders, scenario, self.effort(), ground)?;
             Ok(Table::new(scenario, contenders, samples))
         });
-        let tables = measured.collect::<Result<Vec<_>>>()?;
-        let figures = tables.iter().flat_map(experiment.figures).flatten();
-        Ok(Outcome {
-            figures: figures.collect(),
-            tables,
-        })
+        measured.collect()
     }
 
     fn write_page(&self, name: &str, tables: &str) -> Result<()> {
@@ -123,7 +111,7 @@ impl Args {
 }
 
 /// Everything, for readers who want to calculate again.
-fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value {
+fn to_json(experiment: &Experiment, tables: &[Table], ground: &Ground) -> Value {
     let mut servers = BTreeMap::new();
     for contender in &experiment.contenders {
         let kind = contender.kind;
@@ -136,7 +124,7 @@ fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value
             })
         });
     }
-    let scenarios = outcome.tables.iter().map(|table| {
+    let scenarios = tables.iter().map(|table| {
         let pairs = table.contenders.iter().zip(&table.samples);
         let samples =
             pairs.map(|(contender, turns)| json!({ "name": contender.name(), "turns": turns }));
@@ -145,7 +133,7 @@ fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value
     json!({
         "servers": servers,
         "scenarios": scenarios.collect::<Value>(),
-        "figures": outcome.figures,
+        "figures": experiment.figures_of(tables),
     })
 }
 

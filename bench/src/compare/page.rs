@@ -3,7 +3,6 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::Outcome;
 use super::driver::Contender;
 use super::experiments::Experiment;
 use super::table::Table;
@@ -28,18 +27,18 @@ pub(crate) fn replace(page: &str, name: &str, block: &str) -> Result<String> {
 
 /// An experiment as the page shows it: medians, a row for each contender, the figures that have a
 /// bound, and how it was measured.
-pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome, ran: &Ran) -> String {
+pub(crate) fn tables(experiment: &Experiment, tables: &[Table], ran: &Ran) -> String {
     let metric = experiment.metric;
     let row = |(at, one): (usize, &Contender)| {
         let median = |table: &Table| Spread::of(table.samples[at].iter().map(|s| metric.of(s)));
-        let medians = outcome.tables.iter().map(|table| median(table).median);
+        let medians = tables.iter().map(|table| median(table).median);
         (one.name(), medians.map(metric.show()).collect::<Vec<_>>())
     };
     let rows: Vec<_> = experiment.contenders.iter().enumerate().map(row).collect();
-    let scenarios = outcome.tables.iter().map(|one| one.scenario.name.as_str());
+    let scenarios = tables.iter().map(|one| one.scenario.name.as_str());
     let mut text = sheet::markdown(metric.title(), scenarios, &rows) + "\n";
-    let figures = outcome.figures.iter();
-    text += &sheet::figures(figures.filter(|figure| figure.bound.is_some()));
+    let figures = experiment.figures_of(tables);
+    text += &sheet::figures(figures.iter().filter(|figure| figure.bound.is_some()));
     let short = match ran.short {
         true => " A short run: read it with care.",
         false => "",
