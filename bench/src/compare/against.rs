@@ -18,7 +18,7 @@ const TURNS_OF_A_PROCESS: usize = 5;
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<()> {
+pub(crate) fn run(experiment: &Experiment, (turns, time): Effort, ground: &Ground) -> Result<()> {
     let active = experiment.scenarios.iter().map(|work| work.connections);
     let room = quintet_bench::connections_max()
         .map(|most| most.saturating_sub(active.max().unwrap_or_default()));
@@ -26,12 +26,9 @@ pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> R
     let mut tables = Vec::new();
     for scenario in &experiment.scenarios {
         let mut samples = vec![Vec::new(); contenders.len()];
-        let mut left = effort.turns;
-        while left > 0 {
-            let turns = left.min(TURNS_OF_A_PROCESS);
-            left -= turns;
-            let part = Effort { turns, ..effort };
-            let more = driver::alternate(&contenders, scenario, part, ground)?;
+        for begun in (0..turns).step_by(TURNS_OF_A_PROCESS) {
+            let effort = ((turns - begun).min(TURNS_OF_A_PROCESS), time);
+            let more = driver::alternate(&contenders, scenario, effort, ground)?;
             for (samples, more) in samples.iter_mut().zip(more) {
                 samples.extend(more);
             }

@@ -79,12 +79,8 @@ pub(crate) struct Sample {
     pub(crate) background_rate: f64,
 }
 
-/// How often and how long.
-#[derive(Clone, Copy)]
-pub(crate) struct Effort {
-    pub(crate) turns: usize,
-    pub(crate) time: Duration,
-}
+/// How many turns, and how long each load is.
+pub(crate) type Effort = (usize, Duration);
 
 /// Runs a scenario: all contenders are started, then take turns, the other
 /// way round every second time. Answers the samples of each contender.
@@ -94,7 +90,7 @@ pub(crate) struct Effort {
 pub(crate) fn alternate(
     contenders: &[Contender],
     scenario: &Scenario,
-    effort: Effort,
+    (turns, time): Effort,
     ground: &Ground,
 ) -> Result<Vec<Vec<Sample>>> {
     let mut running = Vec::with_capacity(contenders.len());
@@ -107,22 +103,16 @@ pub(crate) fn alternate(
             .map(|_| Stream::connect(&peer.target, None))
             .collect::<Result<_, _>>()
             .with_context(context)?;
-        let mut warm = load(&peer, *contender, scenario, WARM_UP.min(effort.time))?;
+        let mut warm = load(&peer, *contender, scenario, WARM_UP.min(time))?;
         warm.mix = Mix::BOTH;
         warm.run(&mut |_| {}).with_context(context)?;
         running.push((*contender, peer, idle));
     }
-    let samples = common::alternate(effort.turns, running.len(), |turn, at| {
+    let samples = common::alternate(turns, running.len(), |turn, at| {
         let (contender, peer, _) = &running[at];
-        let what = format!(
-            "{}, turn {} of {}: {}",
-            scenario.name,
-            turn + 1,
-            effort.turns,
-            contender.name()
-        );
-        let sample = measure(peer, *contender, scenario, effort.time, &what);
-        sample.with_context(|| contender.name())
+        let (work, who) = (&scenario.name, contender.name());
+        let what = format!("{work}, turn {} of {turns}: {who}", turn + 1);
+        measure(peer, *contender, scenario, time, &what).context(who)
     })?;
     for (contender, _, idle) in &running {
         // Without them the figures would say nothing.

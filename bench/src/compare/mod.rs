@@ -56,6 +56,7 @@ impl Args {
         self.common.check(&named)?;
         let ground = self.common.ground(self.against.clone())?;
         let ran = self.common.ran()?;
+        let effort = (self.common.turns, self.common.time());
         if let Some(against) = &ground.against {
             println!("{} against {}", ground.quintet.display(), against.display());
         }
@@ -64,10 +65,10 @@ impl Args {
                 continue;
             }
             if ground.against.is_some() {
-                against::run(&experiment, self.effort(), &ground)?;
+                against::run(&experiment, effort, &ground)?;
                 continue;
             }
-            let tables = self.experiment(&mut experiment, &ground)?;
+            let tables = measure(&mut experiment, effort, &ground)?;
             let page = page::tables(&experiment, &tables, &ran);
             println!("{page}");
             if !self.common.print {
@@ -80,27 +81,6 @@ impl Args {
         Ok(())
     }
 
-    fn effort(&self) -> Effort {
-        let (turns, time) = (self.common.turns, self.common.time());
-        Effort { turns, time }
-    }
-
-    fn experiment(&self, experiment: &mut Experiment, ground: &Ground) -> Result<Vec<Table>> {
-        experiment.contenders.retain(|contender| {
-            let here = contender.kind.is_installed(ground);
-            if !here {
-                println!("({} is not installed and left out)", contender.name());
-            }
-            here
-        });
-        let contenders = &experiment.contenders;
-        let measured = experiment.scenarios.iter().map(|scenario| {
-            let samples = driver::alternate(contenders, scenario, self.effort(), ground)?;
-            Ok(Table::new(scenario, contenders, samples))
-        });
-        measured.collect()
-    }
-
     fn write_page(&self, name: &str, tables: &str) -> Result<()> {
         let path = self.common.root.join("bench/results/README.md");
         let context = || format!("cannot change {}", path.display());
@@ -108,6 +88,23 @@ impl Args {
         let text = page::replace(&text, name, tables)?;
         fs::write(&path, text).with_context(context)
     }
+}
+
+/// Measures the contenders that are installed.
+fn measure(experiment: &mut Experiment, effort: Effort, ground: &Ground) -> Result<Vec<Table>> {
+    experiment.contenders.retain(|contender| {
+        let here = contender.kind.is_installed(ground);
+        if !here {
+            println!("({} is not installed and left out)", contender.name());
+        }
+        here
+    });
+    let contenders = &experiment.contenders;
+    let measured = experiment.scenarios.iter().map(|scenario| {
+        let samples = driver::alternate(contenders, scenario, effort, ground)?;
+        Ok(Table::new(scenario, contenders, samples))
+    });
+    measured.collect()
 }
 
 /// Everything, for readers who want to calculate again.
