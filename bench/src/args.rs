@@ -2,19 +2,17 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde_json::json;
 
 use crate::load::Load;
-use crate::mix::Mix;
 use crate::polls::{Polls, PollsReport};
-use crate::progress::{Bar, micros, thousands};
-use crate::protocol::Protocol;
+use crate::progress::Bar;
 use crate::report::Report;
 use crate::target::Target;
 use crate::tls::Tls;
+use crate::units::{micros, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,8 +49,6 @@ const NO_LOAD: [&str; 9] = [
     "fill",
     "threads",
 ];
-/// Messages that wake polls, unless told otherwise.
-const SENDS: u64 = 100;
 
 /// Arguments of a load.
 #[derive(clap::Args, Debug)]
@@ -74,64 +70,17 @@ pub struct Args {
     /// Key of the client certificate.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Extra connections to open each second, each closed after its handshake.
-    #[arg(long, value_name = "N", default_value_t = 0.0)]
-    openings: f64,
-    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-priorities, faktory, pinpriq,
-    /// http, sqs, sqs-ten (ten messages a request), resp or echo.
-    #[arg(long, default_value = "memcache", value_parser = Protocol::named)]
-    protocol: Protocol,
     /// The old name of --protocol.
     #[arg(long, hide = true, value_parser = renamed)]
     voice: Option<bool>,
-    /// Allow a server on another machine.
-    #[arg(long)]
-    remote: bool,
-    /// Connections that send requests, 1 to 100000.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    connections: usize,
-    /// Extra connections that stay idle.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    idle: usize,
-    /// Requests in flight on each connection, 1 to 100000.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    depth: usize,
-    /// Size of a message, such as 64 or 8MiB.
-    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = size)]
-    size: usize,
-    /// put+take, put, take, or PUTS:TAKES such as 3:1.
-    #[arg(long, default_value = "put+take", value_parser = Mix::parse)]
-    mix: Mix,
-    /// Requests a second over all connections [default: as fast as replies come].
-    #[arg(long, value_name = "N")]
-    rate: Option<f64>,
-    /// Duration of the load, such as 500ms, 10s or 2m.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
-    time: Duration,
-    /// Largest number of requests.
-    #[arg(long, value_name = "N")]
-    count: Option<u64>,
-    /// Prefix of the queue names.
-    #[arg(long, value_name = "NAME", default_value = "bench")]
-    queue: String,
-    /// Number of queues that the connections share [default: each connection has its own].
-    #[arg(long, value_name = "N")]
-    queues: Option<usize>,
-    /// Give the messages N keys in turn (protocol http).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    keys: Option<u64>,
-    /// Messages to put before the load; they do not count.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    fill: u64,
+    #[command(flatten)]
+    load: Load,
     /// Long polls that wait at the same time, instead of a load (protocol sqs).
     #[arg(long, value_name = "N", conflicts_with_all = NO_LOAD)]
     polls: Option<usize>,
     /// Process id of the server, to print its memory.
     #[arg(long, value_name = "PID", requires = "polls")]
     pid: Option<u32>,
-    /// Threads of the client, 1 to 64.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: usize,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -147,59 +96,12 @@ impl Args {
     ///
     /// # Errors
     /// There is no such address, or the files of TLS are not what they should be.
-    pub fn load(&self) -> Result<Load> {
-        let (target, tls) = self.server()?;
-        Ok(Load {
-            target,
-            tls,
-            openings: self.openings,
-            protocol: self.protocol,
-            remote: self.remote,
-            connections: self.connections,
-            idle: self.idle,
-            depth: self.depth,
-            size: self.size,
-            mix: self.mix,
-            rate: self.rate,
-            time: self.time,
-            count: self.count,
-            queue: self.queue.clone(),
-            queues: self.queues,
-            keys: self.keys,
-            fill: self.fill,
-            threads: self.threads,
-        })
-    }
-
-    /// So many polls, where they are asked for.
-    ///
-    /// # Errors
-    /// As [`Args::load`]; the protocol has none.
-    fn waiting(&self, polls: usize) -> Result<Polls> {
-        if self.protocol.name != "sqs" {
-            bail!("--polls needs --protocol sqs, not {}", self.protocol.name);
-        }
-        let (target, tls) = self.server()?;
-        Ok(Polls {
-            target,
-            tls,
-            remote: self.remote,
-            polls,
-            queues: self.queues.unwrap_or(polls),
-            queue: self.queue.clone(),
-            size: self.size,
-            sends: self.count.unwrap_or(SENDS),
-            time: self.time,
-            pid: self.pid,
-        })
-    }
-
-    fn server(&self) -> Result<(Target, Option<Tls>)> {
+    fn load(&self) -> Result<Load> {
         let supplied = self.target.as_deref();
         let host = supplied.and_then(|supplied| supplied.strip_prefix("tls://"));
         let target = match host.or(supplied) {
             Some(text) => Target::parse(text).map_err(anyhow::Error::msg)?,
-            None => Target::local(self.protocol.port),
+            None => Target::local(self.load.protocol.port),
         };
         let secret = self.tls || host.is_some();
         if !secret && (self.ca.is_some() || self.cert.is_some()) {
@@ -207,15 +109,12 @@ impl Args {
         }
         let shown = self.cert.clone().zip(self.key.clone());
         let name = host.or(supplied.filter(|text| text.contains(':')));
-        let tls = match secret {
-            true => Some(Tls::new(
-                name.unwrap_or("localhost"),
-                self.ca.clone(),
-                shown,
-            )?),
-            false => None,
-        };
-        Ok((target, tls))
+        let tls = || Tls::new(name.unwrap_or("localhost"), self.ca.clone(), shown);
+        Ok(Load {
+            target,
+            tls: secret.then(tls).transpose()?,
+            ..self.load.clone()
+        })
     }
 
     /// Runs the load with a live line and prints what it found.
@@ -223,38 +122,36 @@ impl Args {
     /// # Errors
     /// As [`Load::run`], or standard output is closed.
     pub fn run(&self) -> Result<()> {
-        if let Some(polls) = self.polls {
-            return self.run_polls(&self.waiting(polls)?);
-        }
         let load = self.load()?;
-        let bar = Bar::new("bench", load.time);
-        let report = load.run(&mut |live| bar.show(live));
-        bar.clear();
-        let report = report?;
+        let (json, words) = match self.polls {
+            None => {
+                let report = load.measure("bench", &mut |_| {})?;
+                let words = format!("{}\n{}", load.describe(), in_words(&report));
+                (json!({ "load": load.to_json(), "report": report }), words)
+            }
+            Some(count) => {
+                let polls = Polls::new(load, count, self.pid)?;
+                let bar = Bar::new("bench", polls.load.time);
+                let report = polls.run(&mut |live| bar.show(live))?;
+                drop(bar);
+                let words = polls_in_words(&polls, &report);
+                (json!({ "polls": polls.to_json(), "report": report }), words)
+            }
+        };
         let mut out = std::io::stdout().lock();
-        if self.json {
-            let all = json!({ "load": load.to_json(), "report": report });
-            writeln!(out, "{all}")?;
-        } else {
-            writeln!(out, "{}", load.describe())?;
-            writeln!(out, "{}", in_words(&report))?;
+        match self.json {
+            true => writeln!(out, "{json}")?,
+            false => writeln!(out, "{words}")?,
         }
         Ok(())
     }
+}
 
-    fn run_polls(&self, polls: &Polls) -> Result<()> {
-        let bar = Bar::new("bench", polls.time);
-        let report = polls.run(&mut |live| bar.show(live));
-        bar.clear();
-        let report = report?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let all = json!({ "polls": polls.to_json(), "report": report });
-            writeln!(out, "{all}")?;
-        } else {
-            writeln!(out, "{}", polls_in_words(polls, &report))?;
-        }
-        Ok(())
+/// So many of something, where there are any.
+fn line_of(count: u64, what: &str) -> String {
+    match count {
+        0 => String::new(),
+        count => format!("\n{} {what}", thousands(count as f64)),
     }
 }
 
@@ -273,18 +170,11 @@ fn polls_in_words(polls: &Polls, report: &PollsReport) -> String {
         thousands(report.sends as f64),
     );
     if let (Some(before), Some(resident)) = (report.resident_before, report.resident) {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        text += &format!(
-            "\nresident  {:.1} MiB before, {:.1} MiB with all of them",
-            mib(before),
-            mib(resident)
-        );
+        let [before, resident] = [before, resident].map(|bytes| bytes as f64 / f64::from(1 << 20));
+        text += &format!("\nresident  {before:.1} MiB before, {resident:.1} MiB with all of them");
     }
-    if report.renewed > 0 {
-        let renewed = thousands(report.renewed as f64);
-        text += &format!("\n{renewed} polls ended without a message and were repeated");
-    }
-    text
+    let renewed = "polls ended without a message and were repeated";
+    text + &line_of(report.renewed, renewed)
 }
 
 fn in_words(report: &Report) -> String {
@@ -311,60 +201,6 @@ fn in_words(report: &Report) -> String {
             micros(openings.latency.max_us),
         );
     }
-    if report.empty > 0 {
-        text += &format!("\n{} takes found nothing", thousands(report.empty as f64));
-    }
-    if report.unanswered > 0 {
-        text += &format!(
-            "\n{} requests got no reply",
-            thousands(report.unanswered as f64)
-        );
-    }
-    text
-}
-
-/// A number with one of some units.
-fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    number.parse::<u64>().ok()?.checked_mul(*factor)
-}
-
-fn size(text: &str) -> Result<usize, String> {
-    let units = [
-        ("", 1),
-        ("B", 1),
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-    ];
-    with_unit(text, &units)
-        .and_then(|bytes| usize::try_from(bytes).ok())
-        .ok_or_else(|| format!("\"{text}\" is not a size; write a number of bytes or \"8MiB\""))
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-    with_unit(text, &units)
-        .map(Duration::from_millis)
-        .ok_or_else(|| format!("\"{text}\" is not a time; write \"500ms\", \"10s\" or \"2m\""))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::{size, time};
-
-    #[test]
-    fn sizes_and_times() {
-        assert_eq!((size("64"), size("8MiB")), (Ok(64), Ok(8 << 20)));
-        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
-        for text in ["", "x", "8 parsecs", "-1", "99999999999999999999"] {
-            assert!(size(text).is_err() && time(text).is_err(), "{text}");
-        }
-        assert!(time("10").is_err(), "a time needs its unit");
-    }
+    text += &line_of(report.empty, "takes found nothing");
+    text + &line_of(report.unanswered, "requests got no reply")
 }

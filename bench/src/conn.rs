@@ -82,6 +82,17 @@ impl Conn {
         self.flights.len()
     }
 
+    /// A message was taken, and its settle has no reply.
+    pub(crate) fn is_settling(&self) -> bool {
+        let mut flights = self.flights.iter();
+        flights.any(|flight| flight.ask == ClientRequest::Settle)
+    }
+
+    /// From now on it speaks as this one.
+    pub(crate) fn speak_as(&mut self, speaker: Box<dyn Speaker>) {
+        self.speaker = speaker;
+    }
+
     /// When the requests without a reply were meant to leave.
     pub(crate) fn waiting_since(&self) -> impl Iterator<Item = u64> {
         self.flights.iter().filter_map(|flight| flight.from)
@@ -89,19 +100,20 @@ impl Conn {
 
     /// Writes a request into the output.
     pub(crate) fn ask(&mut self, ask: ClientRequest, from: u64) {
-        self.speaker.ask(ask, &mut self.out);
-        let from = Some(from);
-        self.flights.push_back(Flight { ask, from });
+        self.push(ask, Some(from));
         self.requested += 1;
     }
 
     /// Takes `takes` messages outside of the load.
     pub(crate) fn clean_up(&mut self, takes: u64) {
         for _ in 0..takes {
-            let (ask, from) = (ClientRequest::Take, None);
-            self.speaker.ask(ask, &mut self.out);
-            self.flights.push_back(Flight { ask, from });
+            self.push(ClientRequest::Take, None);
         }
+    }
+
+    fn push(&mut self, ask: ClientRequest, from: Option<u64>) {
+        self.speaker.ask(ask, &mut self.out);
+        self.flights.push_back(Flight { ask, from });
     }
 
     /// Sends what the socket takes.
@@ -235,10 +247,9 @@ impl Conn {
             Outcome::Done => false,
             Outcome::Empty => true,
         };
-        let ask = if ask == ClientRequest::Put {
-            ClientRequest::Put
-        } else {
-            ClientRequest::Take
+        let ask = match ask {
+            ClientRequest::Put => ask,
+            ClientRequest::Take | ClientRequest::Settle => ClientRequest::Take,
         };
         landed(Landed { ask, empty, from });
     }
@@ -252,12 +263,14 @@ mod tests {
 
     use super::Conn;
     use crate::protocol::{ClientRequest, Protocol};
+    use crate::stream::Stream;
 
     fn conn(protocol: &str) -> Conn {
-        let (here, _) = mio::net::UnixStream::pair().unwrap();
+        let (here, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        let stream = Stream::of(std::os::fd::OwnedFd::from(here).into(), None).unwrap();
         let body: Arc<[u8]> = Arc::from(&b"abc"[..]);
         let speaker = (Protocol::named(protocol).unwrap().open)("q", &body);
-        Conn::new(here.into(), Token(0), speaker, body)
+        Conn::new(stream, Token(0), speaker, body)
     }
 
     /// Feeds `input` in pieces of `size` bytes; answers what landed.

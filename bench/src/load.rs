@@ -1,24 +1,28 @@
 //! A load: how much of what, and running it.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser as _;
 use mio::Token;
 use serde_json::{Value, json};
 
 use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
+use crate::progress::Bar;
 use crate::protocol::{Keys, Protocol, pinpriq};
-use crate::report::{Live, Openings, Report};
+use crate::report::{Live, Report};
 use crate::stream::Stream;
 use crate::target::Target;
 use crate::tls::{Openers, Tls};
+use crate::units;
 use crate::worker::{LoadResults, SILENCE, Work, Worker, lock};
 
 /// Idle connections at most.
-pub const IDLE_MAX: usize = 100_000;
+const IDLE_MAX: usize = 100_000;
 /// Connections at most.
 pub(crate) const CONNECTIONS_MAX: usize = 100_000;
 /// Requests of one connection without a reply at most.
@@ -44,46 +48,63 @@ const KEYS_APART: u64 = 7919;
 /// How often somebody may look at a load under way.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How much of what.
-#[derive(Clone, Debug)]
+/// A load; its defaults are those of the command line.
+#[derive(clap::Parser, Clone, Debug)]
 pub struct Load {
     /// The server.
+    #[arg(skip = Target::local(0))]
     pub target: Target,
     /// TLS, if the server speaks it there.
+    #[arg(skip)]
     pub tls: Option<Tls>,
-    pub protocol: Protocol,
-    /// The server may be on another machine.
-    pub remote: bool,
-    /// Connections that send, 1 to 100,000.
-    pub connections: usize,
-    /// Connections that are opened and never send, at most [`IDLE_MAX`].
-    pub idle: usize,
-    /// Connections a second that are opened beside them, and closed once TLS
-    /// has come to an agreement; 0: none.
+    /// Extra connections to open each second, each closed after its handshake.
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
     pub openings: f64,
-    /// Closed loop: requests a connection sends at once, before it waits for
-    /// all replies. Fixed rate: requests a connection may have on their way.
-    /// 1 to 100,000.
+    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-priorities, faktory, pinpriq,
+    /// http, sqs, sqs-ten (ten messages a request), resp or echo.
+    #[arg(long, default_value = "memcache", value_parser = Protocol::named)]
+    pub protocol: Protocol,
+    /// Allow a server on another machine.
+    #[arg(long)]
+    pub remote: bool,
+    /// Connections that send requests, 1 to 100000.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub connections: usize,
+    /// Extra connections that stay idle.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub idle: usize,
+    /// Requests in flight on each connection, 1 to 100000.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub depth: usize,
-    /// Bytes of a message, at most 1 GiB.
+    /// Size of a message, such as 64 or 8MiB.
+    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = units::size)]
     pub size: usize,
-    /// Puts and takes.
+    /// put+take, put, take, or PUTS:TAKES such as 3:1.
+    #[arg(long, default_value = "put+take", value_parser = Mix::parse)]
     pub mix: Mix,
-    /// Requests a second; `None`: as many as are answered (closed loop).
+    /// Requests a second over all connections [default: as fast as replies come].
+    #[arg(long, value_name = "N")]
     pub rate: Option<f64>,
-    /// No request is sent after this; at most 24 hours.
+    /// Duration of the load, such as 500ms, 10s or 2m.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::time)]
     pub time: Duration,
-    /// Requests at most.
+    /// Largest number of requests.
+    #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    /// Start of the names of the queues, before a number of four digits.
+    /// Prefix of the queue names.
+    #[arg(long, value_name = "NAME", default_value = "bench")]
     pub queue: String,
-    /// Queues the connections share; `None`: each has its own.
+    /// Number of queues that the connections share [default: each connection has its own].
+    #[arg(long, value_name = "N")]
     pub queues: Option<usize>,
-    /// How many keys messages have, if they have any.
+    /// Give the messages N keys in turn (protocol http).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: Option<u64>,
-    /// Messages put beforehand, uncounted.
+    /// Messages to put before the load; they do not count.
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub fill: u64,
-    /// Threads of this process, 1 to 64.
+    /// Threads of the client, 1 to 64.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
 }
 
@@ -93,23 +114,8 @@ impl Load {
     pub fn new(target: Target, protocol: Protocol) -> Self {
         Self {
             target,
-            tls: None,
             protocol,
-            remote: false,
-            connections: 50,
-            idle: 0,
-            openings: 0.0,
-            depth: 1,
-            size: 64,
-            mix: Mix::BOTH,
-            rate: None,
-            time: Duration::from_secs(10),
-            count: None,
-            queue: "bench".to_owned(),
-            queues: None,
-            keys: None,
-            fill: 0,
-            threads: 1,
+            ..Self::parse_from([""])
         }
     }
 
@@ -165,15 +171,11 @@ impl Load {
         if self.fill > 0 {
             self.put_beforehand(observe)?;
         }
-        let mut idle: Vec<Stream> = (0..self.idle)
-            .map(|_| self.connect())
-            .collect::<Result<_>>()?;
-        let found = Arc::new(Mutex::new(LoadResults::new()));
-        let workers: Vec<Worker> = self
-            .share_out(&found)?
-            .into_iter()
-            .map(Worker::new)
-            .collect::<Result<_>>()?;
+        let idle = (0..self.idle).map(|_| self.connect());
+        let mut idle: Vec<Stream> = idle.collect::<Result<_>>()?;
+        let found = Arc::<Mutex<LoadResults>>::default();
+        let workers = self.share_out(&found)?.into_iter().map(Worker::new);
+        let workers: Vec<Worker> = workers.collect::<Result<_>>()?;
         let openers = (self.openings > 0.0)
             .then(|| Openers::start(&self.target, self.tls.as_ref(), self.openings))
             .transpose()?;
@@ -182,13 +184,10 @@ impl Load {
         let mut running = workers.len();
         for worker in workers {
             let ended = ended.clone();
-            std::thread::Builder::new()
-                .name("load".into())
-                .spawn(move || {
-                    // The receiver is gone only if another thread failed.
-                    ended.send(worker.run(start)).ok();
-                })
-                .context("cannot start a thread")?;
+            let thread = std::thread::Builder::new().name("load".into());
+            // The receiver is gone only if another thread failed.
+            let work = move || drop(ended.send(worker.run(start)));
+            thread.spawn(work).context("cannot start a thread")?;
         }
         drop(ended);
         let mut seen = (0.0, 0);
@@ -202,17 +201,12 @@ impl Load {
                 Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a thread of the load failed"),
             }
         }
-        let closed = idle
-            .iter_mut()
-            .filter_map(|stream| (!stream.is_open()).then_some(()));
-        match closed.count() {
-            0 => {}
-            count => bail!("the server closed {count} idle connections"),
-        }
+        idle.retain(|stream| !stream.is_open());
+        let closed = idle.len();
+        ensure!(closed == 0, "the server closed {closed} idle connections");
         let mut report = report(&lock(&found));
         if let Some(openers) = openers {
-            let (rate, latency) = openers.stop()?;
-            report.openings = Some(Openings { rate, latency });
+            report.openings = Some(openers.stop()?);
         }
         Ok(report)
     }
@@ -220,31 +214,18 @@ impl Load {
     /// # Errors
     /// The target is remote without leave, or a number is out of its range.
     fn check(&self) -> Result<()> {
-        if !self.remote && !self.target.is_local() {
-            bail!(
-                "{} is not on this machine; give --remote if the load may go there",
-                self.target
-            );
-        }
-        let within = |what: &str, value: usize, least: usize, most: usize| {
-            if !(least..=most).contains(&value) {
-                bail!("{what} must be {least} to {most}, not {value}");
-            }
-            Ok(())
-        };
-        within("connections", self.connections, 1, CONNECTIONS_MAX)?;
-        within("idle connections", self.idle, 0, IDLE_MAX)?;
-        within("depth", self.depth, 1, DEPTH_MAX)?;
+        self.check_target()?;
+        within("connections", self.connections, 1..=CONNECTIONS_MAX)?;
+        within("idle connections", self.idle, 0..=IDLE_MAX)?;
+        within("depth", self.depth, 1..=DEPTH_MAX)?;
         let least = usize::from(self.protocol.name == "echo");
         let most = match self.protocol.name {
             "pinpriq" => pinpriq::PAYLOAD_MAX,
             _ => SIZE_MAX,
         };
-        within("size", self.size, least, most)?;
-        within("threads", self.threads, 1, THREADS_MAX)?;
-        if let Some(queues) = self.queues {
-            within("queues", queues, 1, CONNECTIONS_MAX)?;
-        }
+        within("size", self.size, least..=most)?;
+        within("threads", self.threads, 1..=THREADS_MAX)?;
+        within("queues", self.queues.unwrap_or(1), 1..=CONNECTIONS_MAX)?;
         // One copy prepared, and up to a whole round on its way out.
         let buffers = (self.size + 128).saturating_mul((self.depth + 1) * self.connections);
         if buffers > BUFFERS_MAX {
@@ -269,6 +250,17 @@ impl Load {
         Ok(())
     }
 
+    /// # Errors
+    /// The target is remote without leave.
+    pub(crate) fn check_target(&self) -> Result<()> {
+        ensure!(
+            self.remote || self.target.is_local(),
+            "{} is not on this machine; give --remote if the load may go there",
+            self.target
+        );
+        Ok(())
+    }
+
     fn put_beforehand(&self, observe: &mut dyn FnMut(Live)) -> Result<()> {
         let mut first = self.clone();
         first.fill = 0;
@@ -288,16 +280,28 @@ impl Load {
         Ok(())
     }
 
-    fn connect(&self) -> Result<Stream> {
+    pub(crate) fn connect(&self) -> Result<Stream> {
         Stream::connect(&self.target, self.tls.as_ref())
             .with_context(|| format!("cannot connect to {}", self.target))
+    }
+
+    /// Runs it as [`Load::run`], with a line named `what` on a terminal meanwhile.
+    ///
+    /// # Errors
+    /// As [`Load::run`].
+    pub fn measure(&self, what: &str, observe: &mut dyn FnMut(Live)) -> Result<Report> {
+        let bar = Bar::new(what, self.time);
+        self.run(&mut |live| {
+            bar.show(live);
+            observe(live);
+        })
     }
 
     /// The work of each thread, with its connections open.
     fn share_out(&self, found: &Arc<Mutex<LoadResults>>) -> Result<Vec<Work>> {
         let threads = self.threads.min(self.connections);
-        let end = u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX);
-        let body: Arc<[u8]> = (0..self.size).map(|at| b'a' + (at % 26) as u8).collect();
+        let end = units::nanos(self.time);
+        let body: Arc<[u8]> = body(self.size).into();
         let queues = self.queues.unwrap_or(self.connections);
         let mut works = Vec::with_capacity(threads);
         for thread in 0..threads {
@@ -319,12 +323,8 @@ impl Load {
                     );
                 }
                 let token = Token(conns.len());
-                conns.push(Conn::new(
-                    self.connect()?,
-                    token,
-                    speaker,
-                    Arc::clone(&body),
-                ));
+                let body = Arc::clone(&body);
+                conns.push(Conn::new(self.connect()?, token, speaker, body));
             }
             works.push(Work {
                 conns,
@@ -340,6 +340,19 @@ impl Load {
         }
         Ok(works)
     }
+}
+
+/// Refuses a number out of its range.
+pub(crate) fn within(what: &str, value: usize, range: RangeInclusive<usize>) -> Result<()> {
+    let (least, most) = (range.start(), range.end());
+    let fits = range.contains(&value);
+    ensure!(fits, "{what} must be {least} to {most}, not {value}");
+    Ok(())
+}
+
+/// Bytes of every message: the letters, again and again.
+pub(crate) fn body(size: usize) -> Vec<u8> {
+    (0..size).map(|at| b'a' + (at % 26) as u8).collect()
 }
 
 fn live(found: &Mutex<LoadResults>, start: Instant, seen: &mut (f64, u64)) -> Live {
@@ -358,22 +371,17 @@ fn live(found: &Mutex<LoadResults>, start: Instant, seen: &mut (f64, u64)) -> Li
 }
 
 fn report(found: &LoadResults) -> Report {
-    let requests = found.puts + found.takes;
-    let seconds = if found.last == 0 {
-        SILENCE.as_secs_f64()
-    } else {
-        found.last as f64 / 1e9
+    let requests = found.counts.puts + found.counts.takes;
+    let seconds = match found.last {
+        0 => SILENCE.as_secs_f64(),
+        last => last as f64 / 1e9,
     };
     Report {
         requests,
-        puts: found.puts,
-        takes: found.takes,
-        empty: found.empty,
-        unanswered: found.unanswered,
         seconds,
         rate: requests as f64 / seconds,
         latency: found.total.latency(),
-        openings: None,
+        ..found.counts
     }
 }
 

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_stall_is_charged_with_all_it_held_up() {
         let mut pace = Pace::new(100.0, 0, 1, u64::MAX, 10_000 * MS);
-        let (mut due, mut sent) = (Recorder::new(), Recorder::new());
+        let (mut due, mut sent) = (Recorder::default(), Recorder::default());
         let mut free = 0;
         while let Some(at) = pace.next_at() {
             let now = free.max(at);

@@ -11,12 +11,14 @@ const LOWEST: u64 = 1_000;
 /// Longer ones are recorded as this long: ten minutes.
 const HIGHEST: u64 = 600_000_000_000;
 
-impl Recorder {
-    pub(crate) fn new() -> Self {
+impl Default for Recorder {
+    fn default() -> Self {
         // The arguments are constants that the library takes.
         Self(Histogram::new_with_bounds(LOWEST, HIGHEST, 3).expect("bounds"))
     }
+}
 
+impl Recorder {
     pub(crate) fn record(&mut self, nanoseconds: u64) {
         self.0.saturating_record(nanoseconds);
     }

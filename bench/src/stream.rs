@@ -1,12 +1,17 @@
 //! A client's socket of either kind, under TLS or not.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net;
-use std::os::unix::net as unix;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
+<<<<<<< HEAD
 use either::{Either, for_both};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
+=======
+use mio::net::TcpStream;
+>>>>>>> dietb
 use mio::{Interest, Registry, Token};
 use quintet_tls::{ClientChannel, Scratch};
 
@@ -15,10 +20,12 @@ use crate::tls::Tls;
 
 /// A connection that does not block.
 pub struct Stream {
-    socket: Socket,
+    /// Over TCP, without delay; or a unix socket, whose calls are the same.
+    socket: TcpStream,
     channel: Option<Box<ClientChannel>>,
 }
 
+<<<<<<< HEAD
 /// TCP without delay, or a unix socket.
 type Socket = Either<TcpStream, UnixStream>;
 
@@ -31,6 +38,8 @@ impl From<UnixStream> for Stream {
     }
 }
 
+=======
+>>>>>>> dietb
 impl Stream {
     /// Waits for the connection, and for TLS if there is any; nothing else is
     /// sent.
@@ -39,13 +48,14 @@ impl Stream {
     /// Nothing accepts there, or there is no agreement.
     pub fn connect(target: &Target, tls: Option<&Tls>) -> io::Result<Self> {
         let mut channel = None;
-        let socket = match target {
+        let socket: net::TcpStream = match target {
             Target::Tcp(address) => {
                 let mut stream = net::TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
                 if let Some(tls) = tls {
                     channel = Some(Box::new(tls.handshake(&mut stream)?));
                 }
+<<<<<<< HEAD
                 stream.set_nonblocking(true)?;
                 Either::Left(TcpStream::from_std(stream))
             }
@@ -53,13 +63,31 @@ impl Stream {
                 let stream = unix::UnixStream::connect(path)?;
                 stream.set_nonblocking(true)?;
                 Either::Right(UnixStream::from_std(stream))
+=======
+                stream
+>>>>>>> dietb
             }
+            Target::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
         };
+        Self::of(socket, channel)
+    }
+
+    /// One that is open.
+    ///
+    /// # Errors
+    /// The system cannot make it one that does not block.
+    pub(crate) fn of(
+        socket: net::TcpStream,
+        channel: Option<Box<ClientChannel>>,
+    ) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let socket = TcpStream::from_std(socket);
         Ok(Self { socket, channel })
     }
 
     /// A connection that nothing was asked of is still open, and silent but
     /// for what TLS says to itself.
+<<<<<<< HEAD
     pub fn is_open(&mut self) -> bool {
         if let (Either::Left(stream), Some(_)) = (&self.socket, &self.channel) {
             let seen = stream.peek(&mut [0]);
@@ -67,9 +95,13 @@ impl Stream {
                 Ok(count) => count > 0,
                 Err(error) => error.kind() == ErrorKind::WouldBlock,
             };
+=======
+    pub fn is_open(&self) -> bool {
+        match self.socket.peek(&mut [0]) {
+            Ok(count) => count > 0 && self.channel.is_some(),
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+>>>>>>> dietb
         }
-        let read = self.socket.read(&mut [0]);
-        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Reads; answers how much, and whether there is more perhaps. 0: the
@@ -103,7 +135,7 @@ impl Stream {
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.source().register(registry, token, Interest::READABLE)
+        registry.register(&mut self.socket, token, Interest::READABLE)
     }
 
     /// Watches for room to write too, or no longer.
@@ -113,15 +145,18 @@ impl Stream {
         token: Token,
         watch: bool,
     ) -> io::Result<()> {
-        let interest = if watch {
-            Interest::READABLE | Interest::WRITABLE
-        } else {
-            Interest::READABLE
+        let interest = match watch {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
         };
+<<<<<<< HEAD
         self.source().reregister(registry, token, interest)
     }
 
     fn source(&mut self) -> &mut dyn Source {
         for_both!(&mut self.socket, stream => stream)
+=======
+        registry.reregister(&mut self.socket, token, interest)
+>>>>>>> dietb
     }
 }

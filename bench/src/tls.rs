@@ -1,10 +1,10 @@
 //! The client's side of TLS, and connections that are opened for their handshakes alone.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,9 @@ use quintet_tls::rustls::client::Resumption;
 use quintet_tls::rustls::pki_types::ServerName;
 use quintet_tls::{ClientChannel, ClientFiles, Scratch, client_config, server_name};
 
-use crate::report::{Latency, Recorder};
+use crate::report::{Openings, Recorder};
 use crate::target::Target;
+use crate::units::nanos;
 
 /// Bytes read at once in a handshake.
 const READ_BYTES: usize = 64 << 10;
@@ -84,8 +85,7 @@ impl Tls {
 /// over.
 pub(crate) struct Openers {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Result<()>>>,
-    opened: Arc<Mutex<Recorder>>,
+    threads: Vec<JoinHandle<Result<Recorder>>>,
     start: Instant,
 }
 
@@ -99,42 +99,18 @@ impl Openers {
             bail!("connections are opened over TCP alone");
         };
         let (stop, start) = (Arc::new(AtomicBool::new(false)), Instant::now());
-        let opened = Arc::new(Mutex::new(Recorder::new()));
+        let gap = Duration::from_secs_f64(f64::from(OPENERS) / rate);
         let mut threads = Vec::new();
         for number in 0..OPENERS {
-            let (stop, opened) = (Arc::clone(&stop), Arc::clone(&opened));
-            let tls = tls.cloned();
-            let gap = Duration::from_secs_f64(f64::from(OPENERS) / rate);
-            let first = gap * number / OPENERS;
+            let (stop, tls) = (Arc::clone(&stop), tls.cloned());
+            let first = start + gap * number / OPENERS;
             let thread = std::thread::Builder::new().name("opener".to_owned());
-            threads.push(
-                thread
-                    .spawn(move || {
-                        let mut at = start + first;
-                        while !stop.load(Ordering::Relaxed) {
-                            std::thread::sleep(at.saturating_duration_since(Instant::now()));
-                            let from = Instant::now();
-                            let mut socket =
-                                TcpStream::connect(address).context("cannot open a connection")?;
-                            socket.set_nodelay(true)?;
-                            if let Some(tls) = &tls {
-                                tls.handshake(&mut socket).context("no handshake")?;
-                            }
-                            let took = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                            let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
-                            opened.record(took);
-                            // Who is late catches up, but not for ever.
-                            at = (at + gap).max(from);
-                        }
-                        Ok(())
-                    })
-                    .context("cannot start a thread")?,
-            );
+            let thread = thread.spawn(move || open(address, tls.as_ref(), &stop, first, gap));
+            threads.push(thread.context("cannot start a thread")?);
         }
         Ok(Self {
             stop,
             threads,
-            opened,
             start,
         })
     }
@@ -143,16 +119,43 @@ impl Openers {
     ///
     /// # Errors
     /// One could not be opened.
-    pub(crate) fn stop(self) -> Result<(f64, Latency)> {
+    pub(crate) fn stop(self) -> Result<Openings> {
         self.stop.store(true, Ordering::Relaxed);
         let seconds = self.start.elapsed().as_secs_f64();
+        let mut opened = Recorder::default();
         for thread in self.threads {
-            match thread.join() {
-                Ok(done) => done?,
-                Err(_) => bail!("a thread that opens connections failed"),
-            }
+            let Ok(done) = thread.join() else {
+                bail!("a thread that opens connections failed");
+            };
+            opened.add(&done?);
         }
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok((opened.count() as f64 / seconds, opened.latency()))
+        Ok(Openings {
+            rate: opened.count() as f64 / seconds,
+            latency: opened.latency(),
+        })
     }
+}
+
+/// Opens a connection at this moment, and one more after each `gap`.
+fn open(
+    address: SocketAddr,
+    tls: Option<&Tls>,
+    stop: &AtomicBool,
+    mut at: Instant,
+    gap: Duration,
+) -> Result<Recorder> {
+    let mut opened = Recorder::default();
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        let from = Instant::now();
+        let mut socket = TcpStream::connect(address).context("cannot open a connection")?;
+        socket.set_nodelay(true)?;
+        if let Some(tls) = tls {
+            tls.handshake(&mut socket).context("no handshake")?;
+        }
+        opened.record(nanos(from.elapsed()));
+        // Who is late catches up, but not for ever.
+        at = (at + gap).max(from);
+    }
+    Ok(opened)
 }

@@ -20,7 +20,8 @@ use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
 use crate::protocol::ClientRequest;
-use crate::report::Recorder;
+use crate::report::{Recorder, Report};
+use crate::units::nanos;
 
 /// How often a thread shows what it did.
 const PUBLISH: Duration = Duration::from_millis(100);
@@ -33,30 +34,15 @@ const READ_BYTES: usize = 256 << 10;
 const TIMER: Token = Token(usize::MAX);
 
 /// Results of all threads so far.
+#[derive(Default)]
 pub(crate) struct LoadResults {
     pub(crate) total: Recorder,
     /// Since the last look.
     pub(crate) window: Recorder,
-    pub(crate) puts: u64,
-    pub(crate) takes: u64,
-    pub(crate) empty: u64,
-    pub(crate) unanswered: u64,
+    /// Only its counts of puts, of takes, of these without a message or an answer.
+    pub(crate) counts: Report,
     /// When the last reply came, nanoseconds since the start.
     pub(crate) last: u64,
-}
-
-impl LoadResults {
-    pub(crate) fn new() -> Self {
-        Self {
-            total: Recorder::new(),
-            window: Recorder::new(),
-            puts: 0,
-            takes: 0,
-            empty: 0,
-            unanswered: 0,
-            last: 0,
-        }
-    }
 }
 
 /// Locks what was found; a thread that panicked left it whole.
@@ -103,6 +89,7 @@ impl Worker {
         let poll = Poll::new().context("cannot poll")?;
         for conn in &mut work.conns {
             conn.register(poll.registry())?;
+            conn.in_row = true;
         }
         let mut timer = None;
         if work.pace.is_some() {
@@ -113,21 +100,17 @@ impl Worker {
                 .context("cannot watch a timer")?;
             timer = Some(fd);
         }
-        let row = (0..work.conns.len()).collect();
-        for conn in &mut work.conns {
-            conn.in_row = true;
-        }
         Ok(Self {
+            row: (0..work.conns.len()).collect(),
             work,
             poll,
             timer,
             records: Scratch::new(READ_BYTES),
             start: Instant::now(),
-            fresh: LoadResults::new(),
+            fresh: LoadResults::default(),
             published: Instant::now(),
             requested: 0,
             in_flight: 0,
-            row,
         })
     }
 
@@ -143,24 +126,23 @@ impl Worker {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        nanos(self.start.elapsed())
     }
 
     fn serve(&mut self) -> Result<()> {
         let mut events = Events::with_capacity(1024);
         let mut buffer = vec![0; READ_BYTES];
         let mut clean = false;
-        let silence = u64::try_from(SILENCE.as_nanos()).unwrap_or(u64::MAX);
+        let silence = nanos(SILENCE);
         if self.work.pace.is_none() {
             for at in 0..self.work.conns.len() {
                 self.next_round(at)?;
             }
         }
         loop {
-            let more = if self.work.pace.is_some() {
-                self.send_due()?
-            } else {
-                self.may_ask(self.now())
+            let more = match self.work.pace {
+                Some(_) => self.send_due()?,
+                None => self.may_ask(self.now()),
             };
             if !more && self.in_flight == 0 {
                 if clean {
@@ -277,15 +259,10 @@ impl Worker {
         let Some(timer) = &self.timer else {
             return Ok(());
         };
-        let zero = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         let wait = Duration::from_nanos(nanoseconds);
-        let value = Timespec::try_from(wait).context("a time out of range")?;
         let once = Itimerspec {
-            it_interval: zero,
-            it_value: value,
+            it_interval: Timespec::default(),
+            it_value: Timespec::try_from(wait).context("a time out of range")?,
         };
         timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).context("cannot set a timer")?;
         Ok(())
@@ -308,16 +285,14 @@ impl Worker {
             let Some(from) = landed.from else {
                 return;
             };
-            let now = *now.get_or_insert_with(|| {
-                u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-            });
+            let now = *now.get_or_insert_with(|| nanos(start.elapsed()));
             fresh.total.record(now - from);
             fresh.last = now;
             match landed.ask {
-                ClientRequest::Put => fresh.puts += 1,
-                ClientRequest::Take | ClientRequest::Settle => fresh.takes += 1,
+                ClientRequest::Put => fresh.counts.puts += 1,
+                ClientRequest::Take | ClientRequest::Settle => fresh.counts.takes += 1,
             }
-            fresh.empty += u64::from(landed.empty);
+            fresh.counts.empty += u64::from(landed.empty);
         })?;
         if self.work.pace.is_none() {
             if self.work.conns[at].in_flight() == 0 {
@@ -338,10 +313,11 @@ impl Worker {
         found.window.add(&fresh.total);
         found.total.add(&fresh.total);
         fresh.total.clear();
-        found.puts += std::mem::take(&mut fresh.puts);
-        found.takes += std::mem::take(&mut fresh.takes);
-        found.empty += std::mem::take(&mut fresh.empty);
-        found.unanswered += std::mem::take(&mut fresh.unanswered);
+        let counts = std::mem::take(&mut fresh.counts);
+        found.counts.puts += counts.puts;
+        found.counts.takes += counts.takes;
+        found.counts.empty += counts.empty;
+        found.counts.unanswered += counts.unanswered;
         found.last = found.last.max(fresh.last);
     }
 
@@ -353,7 +329,7 @@ impl Worker {
         let unsent = std::iter::from_fn(|| pace.as_mut()?.take(now));
         for from in sent.chain(unsent) {
             self.fresh.total.record(now.saturating_sub(from));
-            self.fresh.unanswered += 1;
+            self.fresh.counts.unanswered += 1;
         }
     }
 }

@@ -16,17 +16,12 @@ pub(crate) fn venv(root: &Path) -> PathBuf {
     root.join(".tests/venv")
 }
 
-/// Installs Python's packages that the file `wanted` lists in a private folder
-/// under `.tests`; answers the folder of their programs.
+/// Installs Python's packages that the file `wanted` lists in the private folder `venv`; answers the
+/// folder of their programs.
 ///
 /// # Errors
 /// If one cannot be had.
-pub(crate) fn pip(root: &Path, wanted: &Path, options: &[&str]) -> Result<PathBuf> {
-    pip_into(&venv(root), wanted, options)
-}
-
-/// [`pip`] into this folder.
-fn pip_into(venv: &Path, wanted: &Path, options: &[&str]) -> Result<PathBuf> {
+pub(crate) fn pip(venv: &Path, wanted: &Path, options: &[&str]) -> Result<PathBuf> {
     let programs = venv.join("bin");
     let python = programs.join("python");
     if !python.exists() {
@@ -54,7 +49,7 @@ pub(crate) fn python_libraries(root: &Path) -> Result<()> {
         ("venv-aws", "requirements-aws.txt"),
     ] {
         let wanted = root.join("clients/python").join(file);
-        pip_into(&root.join(".tests").join(folder), &wanted, &[])?;
+        pip(&root.join(".tests").join(folder), &wanted, &[])?;
     }
     Ok(())
 }

@@ -5,18 +5,20 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::clients::pip;
+use crate::clients::{pip, venv};
 use crate::needs::{Need, how_to_get, is_root, library, missing, names, program as needed};
 use crate::{cargo_command, run};
 
 /// The needs of a folder of Python's packages.
 pub(crate) const PIP: &[Need] = &[
-    library("python3", "-c", "import venv", "its module venv", "python3"),
     library(
+        "python3 with its module venv",
+        "python3 -c 'import venv'",
         "python3",
-        "-c",
-        "import ensurepip",
-        "its module ensurepip",
+    ),
+    library(
+        "python3 with its module ensurepip",
+        "python3 -c 'import ensurepip'",
         "python3-venv",
     ),
 ];
@@ -69,7 +71,7 @@ fn nats_server(root: &Path, named: &str, file: &str, own: Option<&str>) -> Resul
     if let Some(target) = &target {
         options.extend(["--upgrade", "--target", target]);
     }
-    let shared = pip(root, &wanted, &options)?;
+    let shared = pip(&venv(root), &wanted, &options)?;
     let program = own
         .map_or(shared, |own| own.join("bin"))
         .join("nats-server");

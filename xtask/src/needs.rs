@@ -2,7 +2,6 @@
 //! user's consent.
 
 use std::io::{BufRead, IsTerminal as _, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -12,73 +11,51 @@ use crate::run;
 /// A program or library of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Need {
-    sign: Sign,
-    /// The Debian package that has it.
-    pub(crate) package: &'static str,
-}
-
-/// The sign that a need is met.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sign {
-    /// A program that a shell or root's shell finds.
-    Program(&'static str),
-    /// A library that a program loads: the program, its option for a line of code, that line, and
-    /// what the library is called.
-    Library(&'static str, &'static str, &'static str, &'static str),
-}
-
-/// A need that is met when `name` is found in `PATH`; `package` is what to install.
-pub(crate) const fn program(name: &'static str, package: &'static str) -> Need {
-    let sign = Sign::Program(name);
-    Need { sign, package }
-}
-
-/// The package `package` for a library of `runner`, which loads it with the option `option` and the
-/// code `line`.
-pub(crate) const fn library(
-    runner: &'static str,
-    option: &'static str,
-    line: &'static str,
+    /// In words, for a system that has no packages of Debian.
     name: &'static str,
+    /// A line of the shell that ends well where it is met; none: a program is found by the name.
+    line: Option<&'static str>,
+    /// The Debian package that has it.
     package: &'static str,
-) -> Need {
-    let sign = Sign::Library(runner, option, line, name);
-    Need { sign, package }
+}
+
+/// A need that is met when `name` is found in `PATH` or root's; `package` is what to install.
+pub(crate) const fn program(name: &'static str, package: &'static str) -> Need {
+    Need {
+        name,
+        line: None,
+        package,
+    }
+}
+
+/// The package `package` for a library, which is there where a `line` of the shell ends well.
+pub(crate) const fn library(name: &'static str, line: &'static str, package: &'static str) -> Need {
+    Need {
+        name,
+        line: Some(line),
+        package,
+    }
 }
 
 impl Need {
-    /// In words, for a system that has no packages of Debian.
-    pub(crate) fn name(&self) -> String {
-        match self.sign {
-            Sign::Program(name) => name.to_owned(),
-            Sign::Library(runner, _, _, name) => format!("{runner} with {name}"),
-        }
-    }
-
     fn is_met(&self) -> bool {
-        match self.sign {
-            Sign::Program(name) => {
-                let beside = ["/usr/bin", "/usr/sbin"];
-                let there = |folder: &&str| Path::new(folder).join(name).exists();
-                has(name) || beside.iter().any(there)
-            }
-            Sign::Library(runner, option, line, _) => Command::new(runner)
-                .args([option, line])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-                .is_ok_and(|status| status.success()),
-        }
+        let found = || format!("PATH=$PATH:/usr/bin:/usr/sbin; command -v {}", self.name);
+        ends_well(&self.line.map_or_else(found, str::to_owned))
     }
+}
+
+fn ends_well(line: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", line])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 /// A shell finds this program.
 pub(crate) fn has(program: &str) -> bool {
-    Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+    ends_well(&format!("command -v {program}"))
 }
 
 /// Those of `needs` that are not met, each once, in their order.
@@ -140,7 +117,7 @@ fn consent_of(
 
 /// Their names in a sentence.
 pub(crate) fn names(needs: &[Need]) -> String {
-    let names: Vec<String> = needs.iter().map(Need::name).collect();
+    let names: Vec<&str> = needs.iter().map(|need| need.name).collect();
     names.join(", ")
 }
 
@@ -218,7 +195,11 @@ mod tests {
     const NEEDS: [Need; 4] = [
         program("sh", "dash"),
         program("no-such-program", "a-package"),
-        library("python3", "-c", "import no_such", "no_such", "b-package"),
+        library(
+            "python3 with no_such",
+            "python3 -c 'import no_such'",
+            "b-package",
+        ),
         program("no-such-program", "a-package"),
     ];
 

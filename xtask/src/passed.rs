@@ -25,17 +25,16 @@ const ALONE: [&str; 8] = [
     "quintet-wire",
 ];
 
-/// The variables that change how many cases tests try.
-const COUNTS: [&str; 8] = [
+/// The variables that change how many cases tests try: those that `--long` sets, and others.
+pub(crate) const LONG: [&str; 6] = [
     "SEEDS",
-    "PROPTEST_CASES",
     "QUINTET_CASES",
-    "QUINTET_CRASH_ROUNDS",
     "DECODER_CASES",
     "RECORD_CASES",
     "FRAME_CASES",
     "IMPORT_CASES",
 ];
+const COUNTS: [&str; 2] = ["PROPTEST_CASES", "QUINTET_CRASH_ROUNDS"];
 
 /// The programs that passed, with the state of all that they used.
 pub(crate) struct Passed {
@@ -58,7 +57,7 @@ impl Passed {
             return Ok(None);
         }
         let target = crate::target(&run.root);
-        let counts = COUNTS.map(std::env::var_os);
+        let counts = (LONG.map(std::env::var_os), COUNTS.map(std::env::var_os));
         let files = crate::files_of_git(&run.root)?;
         let data = hash(&(run.seed, skipped, counts, stamps(&run.root, &files, false)));
         let code = stamps(&run.root, &files, true);

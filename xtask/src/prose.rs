@@ -32,51 +32,30 @@ pub(crate) fn is_page(file: &str) -> bool {
 }
 
 /// The counts of a page: the mean sentence in words, sentences and paragraphs that are too long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Page {
-    mean: usize,
-    long: usize,
-    paragraphs: usize,
+type Page = [usize; 3];
+
+const FINE: Page = [MEAN_BELOW - 1, 0, 0];
+
+fn page(text: &str) -> Page {
+    let (mut words, mut sentences, mut long, mut paragraphs) = (0, 0, 0, 0);
+    for block in blocks(text) {
+        let lengths: Vec<usize> = self::sentences(&block)
+            .map(|sentence| sentence.split_whitespace().filter(is_word).count())
+            .filter(|words| *words > 0)
+            .collect();
+        let all: usize = lengths.iter().sum();
+        words += all;
+        sentences += lengths.len();
+        let over = lengths.iter().filter(|words| **words > SENTENCE_WORDS_MAX);
+        long += over.count();
+        paragraphs += usize::from(all > PARAGRAPH_WORDS_MAX);
+    }
+    [words / sentences.max(1), long, paragraphs]
 }
 
-impl Page {
-    const FINE: Self = Self {
-        mean: MEAN_BELOW - 1,
-        long: 0,
-        paragraphs: 0,
-    };
-
-    fn of(text: &str) -> Self {
-        let (mut words, mut sentences, mut long, mut paragraphs) = (0, 0, 0, 0);
-        for block in blocks(text) {
-            let lengths: Vec<usize> = self::sentences(&block)
-                .map(|sentence| sentence.split_whitespace().filter(is_word).count())
-                .filter(|words| *words > 0)
-                .collect();
-            let all: usize = lengths.iter().sum();
-            words += all;
-            sentences += lengths.len();
-            long += lengths
-                .iter()
-                .filter(|words| **words > SENTENCE_WORDS_MAX)
-                .count();
-            paragraphs += usize::from(all > PARAGRAPH_WORDS_MAX);
-        }
-        Self {
-            mean: words / sentences.max(1),
-            long,
-            paragraphs,
-        }
-    }
-
-    /// `choose` between each two numbers.
-    fn each(self, other: Self, choose: fn(usize, usize) -> usize) -> Self {
-        Self {
-            mean: choose(self.mean, other.mean),
-            long: choose(self.long, other.long),
-            paragraphs: choose(self.paragraphs, other.paragraphs),
-        }
-    }
+/// `choose` between each two numbers.
+fn each(one: Page, other: Page, choose: fn(usize, usize) -> usize) -> Page {
+    std::array::from_fn(|at| choose(one[at], other[at]))
 }
 
 fn is_word(word: &&str) -> bool {
@@ -259,11 +238,8 @@ fn against(numbers: &str, files: &[(String, String)]) -> (Vec<String>, String) {
     let limit = listed.map_or(COMMENTS_MAX, |limit| *limit);
     if percent > limit {
         without_subject.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-        without_subject.truncate(WORST);
-        let worst = without_subject.iter();
-        let worst: Vec<String> = worst
-            .map(|(count, file)| format!("{count} in {file}"))
-            .collect();
+        let worst = without_subject.iter().take(WORST);
+        let worst: Vec<String> = worst.map(|(n, file)| format!("{n} in {file}")).collect();
         breaches.push(format!(
             "{sum} of {all} doc comments open with What, Who or a relative clause, over {limit} of 100: {}",
             worst.join(", ")
@@ -274,31 +250,21 @@ fn against(numbers: &str, files: &[(String, String)]) -> (Vec<String>, String) {
         writeln!(lowered, "comments {}", percent.min(limit)).ok();
     }
     for (file, text) in files.iter().filter(|(file, _)| is_page(file)) {
-        let now = Page::of(text);
-        let listed = match row(file).map(|(_, numbers)| numbers.as_slice()) {
-            Some(&[mean, long, paragraphs]) => Page {
-                mean,
-                long,
-                paragraphs,
-            },
-            _ => Page::FINE,
-        };
-        let most = listed.each(Page::FINE, usize::max);
-        if now.each(most, usize::max) != most {
+        let now = page(text);
+        let listed = row(file).and_then(|(_, numbers)| Page::try_from(numbers.as_slice()).ok());
+        let most = each(listed.unwrap_or(FINE), FINE, usize::max);
+        if each(now, most, usize::max) != most {
+            let [mean, long, paragraphs] = now;
             breaches.push(format!(
-                "{file}: the mean sentence has {} words (at most {}), {} sentences have over {SENTENCE_WORDS_MAX} ({}), {} paragraphs over {PARAGRAPH_WORDS_MAX} ({})",
-                now.mean, most.mean, now.long, most.long, now.paragraphs, most.paragraphs
+                "{file}: the mean sentence has {mean} words (at most {}), {long} sentences have over {SENTENCE_WORDS_MAX} ({}), {paragraphs} paragraphs over {PARAGRAPH_WORDS_MAX} ({})",
+                most[0], most[1], most[2]
             ));
         }
-        let least = now.each(Page::FINE, usize::max).each(most, usize::min);
+        let least = each(each(now, FINE, usize::max), most, usize::min);
         stale |= row(file).is_some() && least != most;
-        if least != Page::FINE {
-            writeln!(
-                lowered,
-                "{file} {} {} {}",
-                least.mean, least.long, least.paragraphs
-            )
-            .ok();
+        if least != FINE {
+            let [mean, long, paragraphs] = least;
+            writeln!(lowered, "{file} {mean} {long} {paragraphs}").ok();
         }
     }
     if stale || lowered.lines().count() != numbers.lines().count() {
@@ -311,7 +277,7 @@ fn against(numbers: &str, files: &[(String, String)]) -> (Vec<String>, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Page, against};
+    use super::{against, page};
 
     fn breaches(numbers: &str, files: &[(&str, &str)]) -> (Vec<String>, String) {
         let files = files
@@ -368,26 +334,21 @@ mod tests {
     /// The numbers are those of the script that the writers of pages use.
     #[test]
     fn sentences_are_counted_without_code_tables_and_headings() {
-        let page = |mean, long, paragraphs| Page {
-            mean,
-            long,
-            paragraphs,
-        };
         let words = |count| "word ".repeat(count);
         for (text, counts) in [
-            ("# Of many words\n\nOne two. Three four.\n", page(2, 0, 0)),
-            ("One `two. Three` [four](x. Y): Five", page(2, 0, 0)),
-            ("e.g. one goes on (\"so.\") Here - and now.", page(4, 0, 0)),
+            ("# Of many words\n\nOne two. Three four.\n", [2, 0, 0]),
+            ("One `two. Three` [four](x. Y): Five", [2, 0, 0]),
+            ("e.g. one goes on (\"so.\") Here - and now.", [4, 0, 0]),
             (
                 "- one\n- two\n12. three\n\n```\nA B C D\n```\n| A | B C D E F |\n<!-- A B\nC -->",
-                page(1, 0, 0),
+                [1, 0, 0],
             ),
-            (&format!("{}.", words(40)), page(40, 0, 0)),
-            (&format!("{}.", words(41)), page(41, 1, 0)),
-            (&format!("One {}end. ", words(28)).repeat(3), page(30, 0, 0)),
-            (&format!("{}\n{}", words(45), words(46)), page(91, 1, 1)),
+            (&format!("{}.", words(40)), [40, 0, 0]),
+            (&format!("{}.", words(41)), [41, 1, 0]),
+            (&format!("One {}end. ", words(28)).repeat(3), [30, 0, 0]),
+            (&format!("{}\n{}", words(45), words(46)), [91, 1, 1]),
         ] {
-            assert_eq!(Page::of(text), counts, "{text}");
+            assert_eq!(page(text), counts, "{text}");
         }
     }
 

@@ -113,6 +113,7 @@ fn repeat_all(
     let mut failures = BTreeMap::new();
     let mut any = false;
     for program in programs {
+        let label = format!("{}:{}", program.package, program.name);
         let count = count(program, args)?;
         if count == 0 {
             continue;
@@ -136,15 +137,12 @@ fn repeat_all(
                 names.push(format!("(all: {})", output.status));
             }
             for name in names {
-                println!("xtask: {}:{} {name} failed", program.package, program.name);
-                let test = format!("{}:{} {name}", program.package, program.name);
-                *failures.entry(test).or_insert(0) += 1;
+                println!("xtask: {label} {name} failed");
+                *failures.entry(format!("{label} {name}")).or_insert(0) += 1;
             }
         }
         println!(
-            "xtask: {}:{}, {count} tests, {} times under a load of {}: {failed} runs failed ({} s)",
-            program.package,
-            program.name,
+            "xtask: {label}, {count} tests, {} times under a load of {}: {failed} runs failed ({} s)",
             args.times,
             args.load,
             began.elapsed().as_secs()

@@ -77,38 +77,30 @@ const LANGUAGES: &[Need] = &[
 const PEERS: &[Need] = &[
     program("memccat", "libmemcached-tools"),
     library(
-        "sh",
-        "-c",
+        "sh with SASL's mechanism PLAIN",
         "ls /usr/lib*/sasl2/libplain.* /usr/lib/*/sasl2/libplain.* 2>/dev/null | grep -q .",
-        "SASL's mechanism PLAIN",
         "libsasl2-modules",
     ),
     program("promtool", "prometheus"),
 ];
 const RUBY_DALLI: Need = library(
-    "ruby",
-    "-e",
-    "require 'dalli'",
-    "the library dalli",
+    "ruby with the library dalli",
+    "ruby -e \"require 'dalli'\"",
     "ruby-dalli",
 );
 /// The quick starts of docs/clients.
 const QUICK: &[Need] = &[
     program("ruby", "ruby"),
     library(
-        "ruby",
-        "-e",
-        "require 'beaneater'",
-        "the library beaneater",
+        "ruby with the library beaneater",
+        "ruby -e \"require 'beaneater'\"",
         "ruby-beaneater",
     ),
     RUBY_DALLI,
     program("php", "php-cli"),
     library(
-        "php",
-        "-r",
-        "exit((include 'Pheanstalk/autoload.php') === false ? 1 : 0);",
-        "the library Pheanstalk",
+        "php with the library Pheanstalk",
+        "php -r \"exit((include 'Pheanstalk/autoload.php') === false ? 1 : 0);\"",
         "php-pda-pheanstalk",
     ),
     program("go", "golang-go"),

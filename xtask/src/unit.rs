@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use anyhow::{Result, ensure};
 
 use crate::context::Run;
-use crate::passed::Passed;
+use crate::passed::{LONG, Passed};
 use crate::programs::{Program, built};
 use crate::show::{in_threads, say};
 
@@ -146,15 +146,7 @@ pub(crate) fn run_one(
     Ok(names.chain([ran.output_text]).collect())
 }
 
-/// How many inputs or seeds tests try, and how many with `--long`.
-const LONG: [&str; 6] = [
-    "SEEDS",
-    "QUINTET_CASES",
-    "DECODER_CASES",
-    "RECORD_CASES",
-    "FRAME_CASES",
-    "IMPORT_CASES",
-];
+/// How many inputs or seeds tests try with `--long`.
 const MANY: &str = "10000";
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use quintet_bench::{Bar, Live, Load, Mix, Report};
+use quintet_bench::{Live, Load, Mix, Report};
 
 use super::server::Server;
 
@@ -95,11 +95,6 @@ impl Pile {
 /// # Errors
 /// The load fails.
 pub(crate) fn measure(load: &Load, what: &str, observe: &mut dyn FnMut(Live)) -> Result<Report> {
-    let bar = Bar::new(what, load.time);
-    let report = load.run(&mut |live| {
-        bar.show(live);
-        observe(live);
-    });
-    bar.clear();
+    let report = load.measure(what, observe);
     report.with_context(|| what.to_owned())
 }

@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 
+use super::Lab;
 use super::bulk::Pile;
 use super::server::{SMALL, Server};
-use super::{ExperimentResult, Lab};
-use crate::common::sheet::{Bound, Figure, Sheet, Show, count, fine, us};
+use crate::common::Found;
+use crate::common::sheet::{Figure, Sheet, Show, count, fine, us};
 
 /// Thousands of messages a second that one connection should drain.
 const DRAIN_WANTED: f64 = 200.0;
@@ -21,7 +22,7 @@ const COLUMNS: [(&str, Show); 4] = [
 ///
 /// # Errors
 /// A server or a load fails, or a message is missing.
-pub(crate) fn drain(lab: &Lab) -> Result<ExperimentResult> {
+pub(crate) fn drain(lab: &Lab) -> Result<Found> {
     let count = lab.share(1, 5);
     let mut server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("drain");
@@ -43,9 +44,6 @@ pub(crate) fn drain(lab: &Lab) -> Result<ExperimentResult> {
         rates.push(report.rate / 1e3);
     }
     let what = "thousand cold messages/s through one connection";
-    let figures = vec![Figure::new(what, rates, Some(Bound::AtLeast(DRAIN_WANTED)))];
-    Ok(ExperimentResult {
-        tables: vec![table],
-        figures,
-    })
+    let figures = vec![Figure::at_least(what, rates, DRAIN_WANTED)];
+    Ok(Found::of(table, figures))
 }

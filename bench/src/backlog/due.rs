@@ -9,8 +9,9 @@ use quintet_bench::{Load, Report};
 
 use super::bulk::measure;
 use super::server::{DEFAULT, Server};
-use super::{ExperimentResult, Lab, Talk};
-use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, count, us};
+use super::{Lab, Talk};
+use crate::common::Found;
+use crate::common::sheet::{Figure, Sheet, Show, Spread, count, us};
 
 /// Messages put in one go, before their replies are read.
 const BATCH: u64 = 1000;
@@ -40,7 +41,7 @@ const LONGER_WANTED: f64 = 2.0;
 ///
 /// # Errors
 /// A server or a load fails, or not all become ready.
-pub(crate) fn due(lab: &Lab) -> Result<ExperimentResult> {
+pub(crate) fn due(lab: &Lab) -> Result<Found> {
     const COLUMNS: [(&str, Show); 6] = [
         ("messages", count),
         ("first behind its time", us),
@@ -71,24 +72,14 @@ pub(crate) fn due(lab: &Lab) -> Result<ExperimentResult> {
         rate.push(all as f64 / seconds / 1e3);
         longer.push(around / before);
     }
-    let figure = |what: &str, of: Vec<f64>, bound| Figure::new(what, of, Some(bound));
     let most = Spread::of(longer.iter().copied()).most;
-    Ok(ExperimentResult {
-        tables: vec![table],
-        figures: vec![
-            figure("the first one, ms", first, Bound::AtMost(FIRST_WANTED)),
-            figure(
-                "thousand offered a second",
-                rate,
-                Bound::AtLeast(OFFERED_WANTED),
-            ),
-            figure(
-                &format!("p99 of others around it / before ({most:.1} at most)"),
-                longer,
-                Bound::AtMost(LONGER_WANTED),
-            ),
-        ],
-    })
+    let what = format!("p99 of others around it / before ({most:.1} at most)");
+    let figures = vec![
+        Figure::at_most("the first one, ms", first, FIRST_WANTED),
+        Figure::at_least("thousand offered a second", rate, OFFERED_WANTED),
+        Figure::at_most(what, longer, LONGER_WANTED),
+    ];
+    Ok(Found::of(table, figures))
 }
 
 /// Result of one such second.

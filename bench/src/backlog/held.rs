@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use quintet_bench::Usage;
 
+use super::Lab;
 use super::bulk::{Pile, measure};
 use super::disk::Disk;
-use super::memory::{Memory, Peak};
 use super::server::{DEFAULT, SMALL, Server};
-use super::{ExperimentResult, Lab};
+use crate::common::Found;
 use crate::common::sheet::{Bound, Figure, Sheet, bytes, count, mib};
 
 /// MiB it may take with a budget of 64 MiB, and with three times as many
@@ -27,7 +28,7 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn resident(lab: &Lab) -> Result<ExperimentResult> {
+pub(crate) fn resident(lab: &Lab) -> Result<Found> {
     let server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("held");
     let columns = [
@@ -68,28 +69,18 @@ pub(crate) fn resident(lab: &Lab) -> Result<ExperimentResult> {
         rests.push(rest);
         peaks.push(peak);
     }
-    let most = Some(Bound::AtMost(RESIDENT_WANTED));
-    let grown = Some(Bound::AtMost(GROWTH_WANTED));
-    let ratio = |of: fn(Memory) -> u64| [of(rests[1]) as f64 / of(rests[0]) as f64];
+    let [first, thrice] = [rests[0], rests[1]];
+    let anon = [thrice.anon as f64 / first.anon as f64];
+    let both = [thrice.resident as f64 / first.resident as f64];
+    let mib = |bytes: u64| [mib(bytes as f64)];
     let figures = vec![
-        Figure::new("empty, MiB", [mib(empty.sum() as f64)], None),
-        Figure::new("at rest, MiB", [mib(rests[0].sum() as f64)], most),
-        Figure::new("at most, MiB", [mib(peaks[0].sum as f64)], most),
-        Figure::new(
-            "RssAnon at rest, three times as many",
-            ratio(|m| m.anon),
-            grown,
-        ),
-        Figure::new(
-            "both at rest, three times as many",
-            ratio(Memory::sum),
-            grown,
-        ),
+        Figure::new("empty, MiB", mib(empty.resident), None),
+        Figure::at_most("at rest, MiB", mib(first.resident), RESIDENT_WANTED),
+        Figure::at_most("at most, MiB", mib(peaks[0].sum), RESIDENT_WANTED),
+        Figure::at_most("RssAnon at rest, three times as many", anon, GROWTH_WANTED),
+        Figure::at_most("both at rest, three times as many", both, GROWTH_WANTED),
     ];
-    Ok(ExperimentResult {
-        tables: vec![table],
-        figures,
-    })
+    Ok(Found::of(table, figures))
 }
 
 /// One message stays under an open lease, one of the lowest priority waits
@@ -97,7 +88,7 @@ pub(crate) fn resident(lab: &Lab) -> Result<ExperimentResult> {
 ///
 /// # Errors
 /// A server or a load fails, or an old message is gone.
-pub(crate) fn disk(lab: &Lab) -> Result<ExperimentResult> {
+pub(crate) fn disk(lab: &Lab) -> Result<Found> {
     let server = Server::new(&lab.ground, DEFAULT)?;
     let pile = Pile::small("through");
     let queue = pile.queue();
@@ -153,8 +144,41 @@ pub(crate) fn disk(lab: &Lab) -> Result<ExperimentResult> {
         let what = format!("{name}, MiB beyond the spare segments");
         figures.push(Figure::new(what, [mib(beyond as f64)], bound));
     }
-    Ok(ExperimentResult {
-        tables: vec![table],
-        figures,
-    })
+    Ok(Found::of(table, figures))
+}
+
+/// The most of each kind, and of all at one time, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    anon: u64,
+    file: u64,
+    sum: u64,
+}
+
+impl Peak {
+    /// Takes in another look.
+    fn raise(&mut self, memory: Usage) {
+        self.anon = self.anon.max(memory.anon);
+        self.file = self.file.max(memory.file);
+        self.sum = self.sum.max(memory.resident);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Peak, Usage};
+
+    #[test]
+    fn a_peak_of_the_sum_is_of_one_moment() {
+        let mut peak = Peak::default();
+        for (anon, file) in [(5, 1), (1, 4)] {
+            peak.raise(Usage {
+                anon,
+                file,
+                resident: anon + file,
+                ..Usage::default()
+            });
+        }
+        assert_eq!((peak.anon, peak.file, peak.sum), (5, 4, 6));
+    }
 }

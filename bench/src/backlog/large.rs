@@ -1,20 +1,14 @@
 //! Small messages beside large ones and a backlog.
 
-use std::thread;
-use std::time::Duration;
+use anyhow::Result;
+use quintet_bench::Report;
 
-use anyhow::{Context, Result, bail};
-use quintet_bench::{Load, Report};
-
+use super::Lab;
 use super::bulk::{Pile, measure};
 use super::server::{DEFAULT, Server};
-use super::{ExperimentResult, Lab};
-use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, count, us};
+use crate::common::sheet::{Figure, Sheet, Show, Spread, count, us};
+use crate::common::{Found, alternate, beside_large};
 
-/// Connections with large messages, and bytes of these.
-const LARGE: (usize, usize) = (10, 8 << 20);
-/// Large messages run this long before and after what is measured.
-const MARGIN: Duration = Duration::from_millis(500);
 /// Small requests a second, over so many connections that each has sent few
 /// of them when a slow reply comes.
 const STEADY: f64 = 1_000.0;
@@ -28,7 +22,7 @@ const WANTED_MS: f64 = 5.0;
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn large(lab: &Lab) -> Result<ExperimentResult> {
+pub(crate) fn large(lab: &Lab) -> Result<Found> {
     const COLUMNS: [(&str, Show); 5] = [
         ("p50", us),
         ("p99, median of the turns", us),
@@ -51,23 +45,15 @@ pub(crate) fn large(lab: &Lab) -> Result<ExperimentResult> {
         ("own queues, beside large ones", &own, true),
         ("the backlog's queue, beside large ones", &shared, true),
     ];
-    let mut found = [const { Vec::new() }; 4];
-    for turn in 0..lab.turns {
-        let mut order: Vec<usize> = (0..cases.len()).collect();
-        if turn % 2 == 1 {
-            order.reverse();
+    let found = alternate(lab.turns, cases.len(), |turn, at| {
+        let (name, load, beside) = cases[at];
+        let what = format!("turn {} of {}: {name}", turn + 1, lab.turns);
+        let small = || measure(load, &what, &mut |_| {});
+        match beside {
+            true => beside_large(load, load.time, small),
+            false => Ok((small()?, 0.0)),
         }
-        for at in order {
-            let (name, load, beside) = cases[at];
-            let what = format!("turn {} of {}: {name}", turn + 1, lab.turns);
-            let reports = if beside {
-                with_large(&server, load, &what)?
-            } else {
-                (measure(load, &what, &mut |_| {})?, 0.0)
-            };
-            found[at].push(reports);
-        }
-    }
+    })?;
     let held = count(backlog as f64);
     let mut table = Sheet::new(format!("{STEADY} requests/s, {held} held"), &COLUMNS);
     let mut figures = Vec::new();
@@ -83,30 +69,10 @@ pub(crate) fn large(lab: &Lab) -> Result<ExperimentResult> {
         ];
         table.row(*name, values);
         if *beside {
-            let p99 = reports
-                .iter()
-                .map(|(report, _)| report.latency.p99_us / 1e3);
-            let bound = Some(Bound::AtMost(WANTED_MS));
-            figures.push(Figure::new(format!("{name}: p99, ms"), p99, bound));
+            let p99 = reports.iter();
+            let p99 = p99.map(|(report, _)| report.latency.p99_us / 1e3);
+            figures.push(Figure::at_most(format!("{name}: p99, ms"), p99, WANTED_MS));
         }
     }
-    Ok(ExperimentResult {
-        tables: vec![table],
-        figures,
-    })
-}
-
-/// Answers what the small ones found, and large puts and takes a second.
-fn with_large(server: &Server, small: &Load, what: &str) -> Result<(Report, f64)> {
-    let mut large = server.load("memcache")?;
-    (large.connections, large.size) = LARGE;
-    large.queue = "large".to_owned();
-    large.time = small.time + MARGIN * 2;
-    let large = thread::spawn(move || large.run(&mut |_| {}));
-    thread::sleep(MARGIN);
-    let report = measure(small, what, &mut |_| {});
-    let Ok(large) = large.join() else {
-        bail!("the load of large messages panicked");
-    };
-    Ok((report?, large.context("large messages")?.rate))
+    Ok(Found::of(table, figures))
 }

@@ -10,20 +10,16 @@ mod drain;
 mod due;
 mod held;
 mod large;
-mod memory;
 mod restart;
 mod server;
 mod talk;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
-use serde::Serialize;
-use serde_json::json;
+use anyhow::{Result, ensure};
 
-use crate::common::Common;
 use crate::common::peers::Ground;
-use crate::common::sheet::{self, Figure, Sheet};
+use crate::common::{Common, Found, Named};
 
 pub(crate) use talk::Talk;
 
@@ -40,46 +36,50 @@ const DISK_BYTES: u64 = 1_500;
 /// An experiment that the command line can name.
 struct Experiment {
     /// On the command line, and of its file.
-    name: &'static str,
-    title: &'static str,
-    run: fn(&Lab) -> Result<ExperimentResult>,
+    named: Named,
+    run: fn(&Lab) -> Result<Found>,
 }
 
 /// All there are, in the order they are run.
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
-        name: "resident",
-        title: "Memory with a backlog, and with three times as many",
+        named: (
+            "resident",
+            "Memory with a backlog, and with three times as many",
+        ),
         run: held::resident,
     },
     Experiment {
-        name: "depth",
-        title: "Put and take of 1 KiB on a backlog and on an empty queue",
+        named: (
+            "depth",
+            "Put and take of 1 KiB on a backlog and on an empty queue",
+        ),
         run: depth::depth,
     },
     Experiment {
-        name: "restart",
-        title: "The first reply after a start on a backlog",
+        named: ("restart", "The first reply after a start on a backlog"),
         run: restart::restart,
     },
     Experiment {
-        name: "large",
-        title: "Small messages beside a backlog and messages of 8 MiB",
+        named: (
+            "large",
+            "Small messages beside a backlog and messages of 8 MiB",
+        ),
         run: large::large,
     },
     Experiment {
-        name: "drain",
-        title: "A cold backlog through one connection",
+        named: ("drain", "A cold backlog through one connection"),
         run: drain::drain,
     },
     Experiment {
-        name: "disk",
-        title: "Many messages through a queue that old ones stay in",
+        named: (
+            "disk",
+            "Many messages through a queue that old ones stay in",
+        ),
         run: held::disk,
     },
     Experiment {
-        name: "due",
-        title: "Many messages due in the same second",
+        named: ("due", "Many messages due in the same second"),
         run: due::due,
     },
 ];
@@ -125,13 +125,6 @@ impl Lab {
     }
 }
 
-/// The figures of one experiment, as the report has them.
-#[derive(Default, Serialize)]
-struct ExperimentResult {
-    tables: Vec<Sheet>,
-    figures: Vec<Figure>,
-}
-
 impl Args {
     /// Runs what is asked for; prints it and, unless told not to, writes it
     /// into `bench/results/backlog-NAME.json`. An experiment that fails keeps
@@ -153,40 +146,13 @@ impl Args {
             free >= needed,
             "{needed} bytes of disk are needed and {free} are left; ask for fewer messages"
         );
-        let (mut ran, sync) = (common.ran(), common.sync_times()?);
+        let mut ran = common.ran()?;
         ran.short |= lab.messages < FEWEST;
-        println!("{}", sync.describe());
-        let mut failed = Vec::new();
-        for Experiment { name, title, run } in EXPERIMENTS {
-            if !common.begins(name, title) {
-                continue;
-            }
-            let start = Instant::now();
-            let found = match run(&lab) {
-                Ok(found) => found,
-                Err(error) => {
-                    eprintln!("{name} failed: {error:#}");
-                    failed.push(*name);
-                    continue;
-                }
-            };
-            for table in &found.tables {
-                println!("{}", table.markdown());
-            }
-            println!("{}", sheet::figures(&found.figures));
-            println!("{:.0} s", start.elapsed().as_secs_f64());
-            if !common.print {
-                let all = json!({
-                    "experiment": name, "title": title, "ran": ran, "fdatasync_4k": sync,
-                    "messages": lab.messages, "found": found,
-                });
-                common.write_json(&format!("backlog-{name}"), &all)?;
-            }
-        }
-        if !failed.is_empty() {
-            bail!("failed: {}", failed.join(", "));
-        }
-        Ok(())
+        common.run("backlog", &ran, &named(), |at| {
+            let mut found = (EXPERIMENTS[at].run)(&lab)?;
+            found.more.insert("messages", lab.messages);
+            Ok(found)
+        })
     }
 
     fn check(&mut self) -> Result<()> {
@@ -196,9 +162,12 @@ impl Args {
         let (least, most) = (MESSAGES.start(), MESSAGES.end());
         let fine = MESSAGES.contains(&self.messages);
         ensure!(fine, "messages must be {least} to {most}");
-        let names: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
-        self.common.check(&names)
+        self.common.check(&named())
     }
+}
+
+fn named() -> Vec<Named> {
+    EXPERIMENTS.iter().map(|one| one.named).collect()
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::Lab;
 use super::bulk::Pile;
 use super::server::{SMALL, Server};
-use super::{ExperimentResult, Lab};
-use crate::common::sheet::{Bound, Figure, Sheet, Spread, bytes, count, fine, whole};
+use crate::common::Found;
+use crate::common::sheet::{Figure, Sheet, Spread, bytes, count, fine, whole};
 
 /// Seconds to the first reply after a stop, and after `kill -9`.
 const WANTED: (f64, f64) = (1.0, 2.0);
@@ -24,7 +25,7 @@ const LOAD_MAX: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn restart(lab: &Lab) -> Result<ExperimentResult> {
+pub(crate) fn restart(lab: &Lab) -> Result<Found> {
     let columns = [
         ("seconds, median", fine as _),
         ("least", fine as _),
@@ -56,7 +57,7 @@ pub(crate) fn restart(lab: &Lab) -> Result<ExperimentResult> {
         let left = format!("queue_{}_items", pile.queue());
         let more = server.talk("memcache")?.stat(&left)? as f64 - lab.messages as f64;
         let what = format!("seconds to the first reply {how}");
-        let figure = Figure::new(what, times, Some(Bound::AtMost(wanted)));
+        let figure = Figure::at_most(what, times, wanted);
         let Spread {
             median,
             least,
@@ -65,10 +66,7 @@ pub(crate) fn restart(lab: &Lab) -> Result<ExperimentResult> {
         table.row(how, [median, least, most, log as f64, runs as f64, more]);
         figures.push(figure);
     }
-    Ok(ExperimentResult {
-        tables: vec![table],
-        figures,
-    })
+    Ok(Found::of(table, figures))
 }
 
 /// Kills the server while puts and takes are on their way, both to the queue

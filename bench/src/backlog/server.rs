@@ -1,20 +1,18 @@
 //! A Quintet of our own, whose data outlive its process.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use quintet_bench::{Load, Protocol, Target};
+use quintet_bench::{Load, Protocol, Target, Usage};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use tempfile::TempDir;
 
 use super::disk::Disk;
-use super::memory::Memory;
 use super::talk::Talk;
-use crate::common::peers::{Ground, Process, quintet_args};
+use crate::common::peers::{Ground, Process, json_of};
 
 /// A stop may take this long.
 const STOP: Duration = Duration::from_secs(60);
@@ -50,7 +48,7 @@ impl Server {
             memory,
             process: None,
             targets: BTreeMap::new(),
-            dir: TempDir::new_in(&ground.scratch).context("cannot make a directory")?,
+            dir: ground.dir()?,
         };
         server.start()?;
         Ok(server)
@@ -63,10 +61,10 @@ impl Server {
     pub(crate) fn start(&mut self) -> Result<()> {
         ensure!(self.process.is_none(), "the server runs already");
         let config = format!("memory = \"{}\"\nsync = \"50ms\"\n", self.memory);
-        let mut command = Command::new(&self.program);
         let protocols = ["memcache", "beanstalk"];
-        quintet_args(command.arg("serve"), self.dir.path(), &config, &protocols)?;
-        let (process, targets) = Process::with_targets(&mut command, self.dir.path())?;
+        let dir = self.dir.path();
+        let mut command = Command::new(&self.program);
+        let (process, targets) = Process::quintet(command.arg("serve"), dir, &config, &protocols)?;
         (self.process, self.targets) = (Some(process), targets);
         Ok(())
     }
@@ -146,8 +144,8 @@ impl Server {
     ///
     /// # Errors
     /// It does not run.
-    pub(crate) fn memory(&self) -> Result<Memory> {
-        Memory::of(self.pid()?)
+    pub(crate) fn memory(&self) -> Result<Usage> {
+        Usage::of(self.pid()?)
     }
 
     /// Its data directory.
@@ -168,10 +166,8 @@ impl Server {
     /// # Errors
     /// There is none of this name.
     pub(crate) fn number(&self, name: &str) -> Result<u64> {
-        numbers(&self.program, &self.data())?
-            .get(name)
-            .and_then(Value::as_u64)
-            .with_context(|| format!("the statistics have no {name}"))
+        let number = json_of(&self.program, &["stats"], &self.data())?[name].as_u64();
+        number.with_context(|| format!("the statistics have no {name}"))
     }
 
     /// Waits until neither its memory nor its files change, at most a minute.
@@ -192,13 +188,4 @@ impl Server {
         }
         Ok(())
     }
-}
-
-fn numbers(program: &Path, data: &Path) -> Result<Value> {
-    let mut command = Command::new(program);
-    let output = command.args(["stats", "--json", "--data"]).arg(data);
-    let output = output.output().context("cannot run quintet stats")?;
-    let printed = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}", printed.trim_end());
-    serde_json::from_slice(&output.stdout).context("quintet stats wrote no JSON")
 }

@@ -1,7 +1,6 @@
 //! Three NATS servers and three nodes over them, on this machine.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use quintet_bench::Target;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::peers::{Ground, Process, quintet_args};
+use crate::common::peers::{Ground, Process, free_port, json_of};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 /// Everything is well within this time.
@@ -33,17 +32,13 @@ struct Node {
     _process: Process,
 }
 
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
 impl Fleet {
     /// Starts them, and waits until the loss of one would be survived.
     ///
     /// # Errors
     /// A program cannot be started; it takes longer than a minute.
     pub(crate) fn start(ground: &Ground, nats_server: &Path) -> Result<Self> {
-        let dir = TempDir::new_in(&ground.scratch).context("cannot make a directory")?;
+        let dir = ground.dir()?;
         let own: Vec<(u16, u16)> = NODES
             .iter()
             .map(|_| Ok((free_port()?, free_port()?)))
@@ -90,8 +85,8 @@ impl Fleet {
             NODES[at]
         );
         let mut command = Command::new(&self.program);
-        quintet_args(command.arg("serve"), &folder, &config, &["memcache"])?;
-        let (process, mut targets) = Process::with_targets(&mut command, &folder)?;
+        let command = command.arg("serve");
+        let (process, mut targets) = Process::quintet(command, &folder, &config, &["memcache"])?;
         Ok(Node {
             target: targets.remove("memcache").context("it does not listen")?,
             _process: process,
@@ -103,10 +98,7 @@ impl Fleet {
     /// # Errors
     /// The node does not answer.
     pub(crate) fn status(&self, node: usize) -> Result<Value> {
-        let mut command = Command::new(&self.program);
-        command.args(["cluster", "status", "--json", "--data"]);
-        let output = command.arg(self.data(node)).stdin(Stdio::null()).output()?;
-        serde_json::from_slice(&output.stdout).context("quintet cluster status wrote no JSON")
+        json_of(&self.program, &["cluster", "status"], &self.data(node))
     }
 
     /// The number of the node that owns.

@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use quintet_bench::{Load, Mix, Protocol};
-use serde_json::json;
 
 use crate::backlog::Talk;
-use crate::common::Common;
-use crate::common::sheet::{self, Bound, Figure, Sheet, bytes, count, us, whole};
+use crate::common::sheet::{Figure, Sheet, Show, bytes, count, us, whole};
+use crate::common::{Common, Found, Named};
 use bare::{Bare, Published};
 use fleet::Fleet;
 
@@ -29,8 +28,7 @@ const PROBE: usize = 1024;
 
 /// A load on the owner.
 struct Case {
-    name: &'static str,
-    title: &'static str,
+    named: Named,
     size: usize,
     connections: usize,
     depth: usize,
@@ -41,36 +39,58 @@ struct Case {
 
 const CASES: &[Case] = &[
     Case {
-        name: "bytes",
-        title: "Messages of 16 KiB, put and taken over 50 connections",
+        named: (
+            "bytes",
+            "Messages of 16 KiB, put and taken over 50 connections",
+        ),
         size: 16 << 10,
         connections: 50,
         depth: 4,
         mix: Mix::BOTH,
         window: WINDOW,
-        figures: of_bytes,
+        figures: |turns| {
+            let ratios = turns.iter().map(Turn::of_bare);
+            vec![Figure::at_least(OF_BARE, ratios, 0.6), lag(turns)]
+        },
     },
     Case {
-        name: "puts",
-        title: "Puts of 100 B, pipelined over 50 connections",
+        named: ("puts", "Puts of 100 B, pipelined over 50 connections"),
         size: 100,
         connections: 50,
         depth: 64,
         mix: Mix::PUT,
         window: WINDOW,
-        figures: of_puts,
+        figures: |turns| {
+            let rates = turns.iter().map(|turn| turn.rate);
+            let ratios = turns.iter().map(Turn::of_bare);
+            vec![
+                Figure::at_least("puts/s", rates, 100_000.0),
+                Figure::new(OF_BARE, ratios, None),
+                lag(turns),
+            ]
+        },
     },
     Case {
-        name: "lone",
-        title: "One put of 100 B after the other",
+        named: ("lone", "One put of 100 B after the other"),
         size: 100,
         connections: 1,
         depth: 1,
         mix: Mix::PUT,
         window: 1,
-        figures: of_lone,
+        figures: |turns| {
+            let ratios = turns.iter().map(|turn| turn.p50_us / turn.bare.p50_us);
+            let what = "p50 of a put, of the bare publish's";
+            vec![Figure::at_most(what, ratios, 1.5)]
+        },
     },
 ];
+
+const OF_BARE: &str = "bytes/s of the log, of bare JetStream's";
+
+fn lag(turns: &[Turn]) -> Figure {
+    let what = "standby: 99 of 100 frames applied within, ms";
+    Figure::at_most(what, turns.iter().map(|turn| turn.lag_ms), 100.0)
+}
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -112,46 +132,40 @@ struct Turn {
 }
 
 impl Turn {
-    fn bytes(&self) -> f64 {
-        self.entries * self.size
+    const COLUMNS: [(&'static str, Show); 10] = [
+        ("requests/s", count),
+        ("p50", us),
+        ("entries/s", whole),
+        ("bytes an entry", whole),
+        ("bytes/s", bytes),
+        ("bare entries/s", whole),
+        ("bare bytes/s", bytes),
+        ("bare p50", us),
+        ("owner's p99, ms", whole),
+        ("standby's p99, ms", whole),
+    ];
+
+    fn row(&self) -> [f64; 10] {
+        let bare_entries = self.bare.entries as f64 / self.bare.seconds;
+        [
+            self.rate,
+            self.p50_us,
+            self.entries,
+            self.size,
+            self.entries * self.size,
+            bare_entries,
+            bare_entries * self.bare.size as f64,
+            self.bare.p50_us,
+            self.ack_ms,
+            self.lag_ms,
+        ]
     }
 
-    fn bare_entries(&self) -> f64 {
-        self.bare.entries as f64 / self.bare.seconds
+    /// Bytes a second of the log, as a part of the bare ones.
+    fn of_bare(&self) -> f64 {
+        let [_, _, _, _, bytes, _, bare_bytes, ..] = self.row();
+        bytes / bare_bytes
     }
-
-    fn bare_bytes(&self) -> f64 {
-        self.bare_entries() * self.bare.size as f64
-    }
-}
-
-fn lag(turns: &[Turn]) -> Figure {
-    let what = "standby: 99 of 100 frames applied within, ms";
-    let bound = Some(Bound::AtMost(100.0));
-    Figure::new(what, turns.iter().map(|turn| turn.lag_ms), bound)
-}
-
-fn ratio(turns: &[Turn], bound: Option<Bound>) -> Figure {
-    let ratios = turns.iter().map(|turn| turn.bytes() / turn.bare_bytes());
-    Figure::new("bytes/s of the log, of bare JetStream's", ratios, bound)
-}
-
-fn of_bytes(turns: &[Turn]) -> Vec<Figure> {
-    vec![ratio(turns, Some(Bound::AtLeast(0.6))), lag(turns)]
-}
-
-fn of_puts(turns: &[Turn]) -> Vec<Figure> {
-    let rates = turns.iter().map(|turn| turn.rate);
-    let bound = Some(Bound::AtLeast(100_000.0));
-    let puts = Figure::new("puts/s", rates, bound);
-    vec![puts, ratio(turns, None), lag(turns)]
-}
-
-fn of_lone(turns: &[Turn]) -> Vec<Figure> {
-    let ratios = turns.iter().map(|turn| turn.p50_us / turn.bare.p50_us);
-    let bound = Some(Bound::AtMost(1.5));
-    let what = "p50 of a put, of the bare publish's";
-    vec![Figure::new(what, ratios, bound)]
 }
 
 /// The cluster, and who publishes beside it.
@@ -172,73 +186,28 @@ impl Args {
     /// # Errors
     /// A program cannot be started, a load failed, or a file cannot be written.
     pub(crate) fn run(mut self) -> Result<()> {
-        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
-        self.common.check(&names)?;
+        let named: Vec<Named> = CASES.iter().map(|case| case.named).collect();
+        self.common.check(&named)?;
         let common = &self.common;
         let ground = common.ground(None)?;
-        let (ran, sync) = (common.ran(), common.sync_times()?);
-        println!("{}", sync.describe());
+        let ran = common.ran()?;
         let mut lab = Lab::start(Fleet::start(&ground, &self.nats_server)?, common.time())?;
-        for case in CASES {
-            if !common.begins(case.name, case.title) {
-                continue;
-            }
+        common.run("cluster", &ran, &named, |at| {
+            let case = &CASES[at];
+            let mut table = Sheet::new("turn", &Turn::COLUMNS);
             let mut turns: Vec<Turn> = Vec::new();
             for at in 0..common.turns {
                 // Every second time the bare publisher is first, with entries as the turn before.
                 let size = turns.last().filter(|_| at % 2 == 1).map(|turn| turn.size);
-                turns.push(lab.turn(case, size)?);
+                let turn = lab.turn(case, size)?;
+                table.row((at + 1).to_string(), turn.row());
+                turns.push(turn);
             }
-            let (table, figures) = (table(&turns), (case.figures)(&turns));
-            println!("{}", table.markdown());
-            println!("{}", sheet::figures(&figures));
-            if !common.print {
-                let all = json!({
-                    "experiment": case.name, "title": case.title, "ran": ran,
-                    "fdatasync_4k": sync, "window": case.window, "tables": [table],
-                    "figures": figures,
-                });
-                common.write_json(&format!("cluster-{}", case.name), &all)?;
-            }
-        }
-        Ok(())
+            let mut found = Found::of(table, (case.figures)(&turns));
+            found.more.insert("window", case.window as u64);
+            Ok(found)
+        })
     }
-}
-
-fn table(turns: &[Turn]) -> Sheet {
-    let mut table = Sheet::new(
-        "turn",
-        &[
-            ("requests/s", count),
-            ("p50", us),
-            ("entries/s", whole),
-            ("bytes an entry", whole),
-            ("bytes/s", bytes),
-            ("bare entries/s", whole),
-            ("bare bytes/s", bytes),
-            ("bare p50", us),
-            ("owner's p99, ms", whole),
-            ("standby's p99, ms", whole),
-        ],
-    );
-    for (at, turn) in turns.iter().enumerate() {
-        table.row(
-            (at + 1).to_string(),
-            [
-                turn.rate,
-                turn.p50_us,
-                turn.entries,
-                turn.size,
-                turn.bytes(),
-                turn.bare_entries(),
-                turn.bare_bytes(),
-                turn.bare.p50_us,
-                turn.ack_ms,
-                turn.lag_ms,
-            ],
-        );
-    }
-    table
 }
 
 impl Lab {
@@ -282,11 +251,8 @@ impl Lab {
     fn load(&mut self, case: &Case) -> Result<Turn> {
         let protocol = Protocol::named("memcache").map_err(anyhow::Error::msg)?;
         let mut load = Load::new(self.fleet.target(self.owner), protocol);
-        load.connections = case.connections;
-        load.depth = case.depth;
-        load.size = case.size;
-        load.mix = case.mix;
-        load.time = self.time;
+        (load.connections, load.depth) = (case.connections, case.depth);
+        (load.size, load.mix, load.time) = (case.size, case.mix, self.time);
         let before = Stored::of(&mut self.log)?;
         let mut sizes = Sizes {
             seen: before,

@@ -75,17 +75,17 @@ fn file_system(path: &Path) -> String {
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct SyncTimes {
     /// Appended to a growing file.
-    pub(crate) growing: Times,
+    growing: Times,
     /// Written into a file of zeros.
-    pub(crate) filled: Times,
+    filled: Times,
 }
 
 /// Of all syncs, microseconds.
 #[derive(Clone, Copy, Serialize)]
-pub(crate) struct Times {
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) max_us: f64,
+struct Times {
+    p50_us: f64,
+    p99_us: f64,
+    max_us: f64,
 }
 
 impl SyncTimes {
@@ -94,12 +94,9 @@ impl SyncTimes {
     pub(crate) fn measure(scratch: &Path) -> Result<Self> {
         let path = scratch.join("sync");
         let measure = |filled| times(&path, filled).context("cannot measure a sync");
-        let found = Self {
-            growing: measure(false)?,
-            filled: measure(true)?,
-        };
+        let (growing, filled) = (measure(false)?, measure(true)?);
         fs::remove_file(&path)?;
-        Ok(found)
+        Ok(Self { growing, filled })
     }
 
     /// In one line.
@@ -114,13 +111,10 @@ impl SyncTimes {
 }
 
 fn times(path: &Path, filled: bool) -> std::io::Result<Times> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).open(path)?;
-    if filled {
-        file.write_all(&vec![0; WRITE_BYTES * SYNCS])?;
-        file.sync_all()?;
-        file = OpenOptions::new().write(true).open(path)?;
-    }
+    let zeros = if filled { WRITE_BYTES * SYNCS } else { 0 };
+    fs::write(path, vec![0_u8; zeros])?;
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.sync_all()?;
     let block = [b'x'; WRITE_BYTES];
     let mut all = Vec::with_capacity(SYNCS);
     for _ in 0..SYNCS {

@@ -5,16 +5,20 @@ pub(crate) mod machine;
 pub(crate) mod peers;
 pub(crate) mod sheet;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use quintet_bench::Load;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use machine::{Machine, SyncTimes};
 use peers::Ground;
+use sheet::{Figure, Sheet};
 
 /// Turns and seconds of a short run.
 const QUICK: (usize, f64) = (2, 1.0);
@@ -63,14 +67,86 @@ pub(crate) struct Ran {
     pub(crate) quintet: String,
     /// Too short to be believed.
     pub(crate) short: bool,
+    #[serde(skip)]
+    sync: SyncTimes,
 }
 
+/// Results of an experiment.
+#[derive(Default, Serialize)]
+pub(crate) struct Found {
+    pub(crate) tables: Vec<Sheet>,
+    pub(crate) figures: Vec<Figure>,
+    /// Its parameters.
+    #[serde(flatten)]
+    pub(crate) more: BTreeMap<&'static str, u64>,
+}
+
+impl Found {
+    pub(crate) fn of(table: Sheet, figures: Vec<Figure>) -> Self {
+        Self {
+            tables: vec![table],
+            figures,
+            more: BTreeMap::new(),
+        }
+    }
+}
+
+/// Connections with large messages beside others, and bytes of these.
+const LARGE: (usize, usize) = (10, 8 << 20);
+/// Large messages run this long before and after what is measured.
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// Does `work`, which takes so long, while ten connections put and take messages of 8 MiB over the
+/// server of `load`. Answers their rate too.
+///
+/// # Errors
+/// The work or the load fails.
+pub(crate) fn beside_large<T>(
+    load: &Load,
+    time: Duration,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, f64)> {
+    let mut large = Load::new(load.target.clone(), load.protocol);
+    (large.connections, large.size) = LARGE;
+    (large.queue, large.time) = ("large".to_owned(), time + MARGIN * 2);
+    let large = thread::spawn(move || large.run(&mut |_| {}));
+    thread::sleep(MARGIN);
+    let done = work();
+    let Ok(large) = large.join() else {
+        bail!("the load of large messages panicked");
+    };
+    Ok((done?, large.context("large messages")?.rate))
+}
+
+/// Measures so many cases by turns, the other way round every second time. `measure` receives the
+/// turn and the case; answers the results of each case.
+///
+/// # Errors
+/// One of them fails.
+pub(crate) fn alternate<T>(
+    turns: usize,
+    cases: usize,
+    mut measure: impl FnMut(usize, usize) -> Result<T>,
+) -> Result<Vec<Vec<T>>> {
+    let mut found: Vec<Vec<T>> = (0..cases).map(|_| Vec::new()).collect();
+    for turn in 0..turns {
+        for at in 0..cases {
+            let at = if turn % 2 == 0 { at } else { cases - 1 - at };
+            found[at].push(measure(turn, at)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Name and title of an experiment.
+pub(crate) type Named = (&'static str, &'static str);
+
 impl Common {
-    /// Refuses what cannot be, of experiments of these names.
+    /// Refuses what cannot be, of these experiments.
     ///
     /// # Errors
     /// A number is out of its range, or there is no such experiment.
-    pub(crate) fn check(&mut self, names: &[&str]) -> Result<()> {
+    pub(crate) fn check(&mut self, experiments: &[Named]) -> Result<()> {
         if self.quick {
             (self.turns, self.seconds) = QUICK;
         }
@@ -78,24 +154,63 @@ impl Common {
         ensure!(turns, "turns must be 1 to {TURNS_MAX}");
         let seconds = (0.1..=SECONDS_MAX).contains(&self.seconds);
         ensure!(seconds, "seconds must be 0.1 to {SECONDS_MAX}");
+        let names: Vec<&str> = experiments.iter().map(|(name, _)| *name).collect();
         for name in &self.only {
             let known = names.contains(&name.as_str());
-            ensure!(
-                known,
-                "no experiment \"{name}\"; there are {}",
-                names.join(", ")
-            );
+            let names = names.join(", ");
+            ensure!(known, "no experiment \"{name}\"; there are {names}");
         }
         Ok(())
     }
 
-    /// True if the experiment of this name is to be run; says that it begins.
-    pub(crate) fn begins(&self, name: &str, title: &str) -> bool {
+    /// True if the experiment is to be run; says that it begins.
+    pub(crate) fn begins(&self, (name, title): Named) -> bool {
         let wanted = self.only.is_empty() || self.only.iter().any(|n| n == name);
         if wanted {
             println!("\n## {name}: {title}\n");
         }
         wanted
+    }
+
+    /// Runs the experiments that are asked for, each whatever became of the others; prints what
+    /// each found and, unless told not to, writes it into `bench/results/KIND-NAME.json`. `run`
+    /// receives the number of the experiment.
+    ///
+    /// # Errors
+    /// An experiment failed, or a file cannot be written.
+    pub(crate) fn run(
+        &self,
+        kind: &str,
+        ran: &Ran,
+        experiments: &[Named],
+        mut run: impl FnMut(usize) -> Result<Found>,
+    ) -> Result<()> {
+        let mut failed = Vec::new();
+        for (at, &named) in experiments.iter().enumerate() {
+            if !self.begins(named) {
+                continue;
+            }
+            let (name, _) = named;
+            let start = Instant::now();
+            let found = match run(at) {
+                Ok(found) => found,
+                Err(error) => {
+                    eprintln!("{name} failed: {error:#}");
+                    failed.push(name);
+                    continue;
+                }
+            };
+            for table in &found.tables {
+                println!("{}", table.markdown());
+            }
+            println!("{}", sheet::figures(&found.figures));
+            println!("{:.0} s", start.elapsed().as_secs_f64());
+            if !self.print {
+                self.write(&format!("{kind}-{name}"), named, ran, json!(found))?;
+            }
+        }
+        ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+        Ok(())
     }
 
     /// How long a load is measured.
@@ -108,16 +223,12 @@ impl Common {
     /// # Errors
     /// It cannot be made, or a binary is not there.
     pub(crate) fn ground(&self, against: Option<PathBuf>) -> Result<Ground> {
-        let scratch = self.scratch.clone();
+        let (quintet, scratch) = (self.quintet.clone(), self.scratch.clone());
         fs::create_dir_all(&scratch)
             .with_context(|| format!("cannot make {}", scratch.display()))?;
-        for binary in [Some(&self.quintet), against.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        for binary in [&quintet].into_iter().chain(&against) {
             ensure!(binary.is_file(), "no file {}", binary.display());
         }
-        let quintet = self.quintet.clone();
         Ok(Ground {
             quintet,
             against,
@@ -125,35 +236,42 @@ impl Common {
         })
     }
 
-    /// Says how it is measured.
-    pub(crate) fn ran(&self) -> Ran {
+    /// Says how it is measured, and measures how long the disk takes to sync.
+    ///
+    /// # Errors
+    /// The disk cannot be written to.
+    pub(crate) fn ran(&self) -> Result<Ran> {
         let ran = Ran {
             machine: Machine::here(&self.scratch),
             turns: self.turns,
             seconds: self.seconds,
             quintet: peers::commit(&self.root).unwrap_or_else(|| "an unknown commit".to_owned()),
             short: self.turns < FEWEST.0 || self.seconds < FEWEST.1,
+            sync: SyncTimes::measure(&self.scratch)?,
         };
         println!("{}; Quintet at {}", ran.machine.describe(), ran.quintet);
-        ran
+        println!("{}", ran.sync.describe());
+        Ok(ran)
     }
 
-    /// How long the disk takes to sync.
-    ///
-    /// # Errors
-    /// It cannot be written to.
-    pub(crate) fn sync_times(&self) -> Result<SyncTimes> {
-        SyncTimes::measure(&self.scratch)
-    }
-
-    /// Writes the results of an experiment into `bench/results/NAME.json`.
+    /// Writes the results of an experiment into `bench/results/FILE.json`.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn write_json(&self, name: &str, found: &Value) -> Result<()> {
-        let text = serde_json::to_string_pretty(found)? + "\n";
+    pub(crate) fn write(
+        &self,
+        file: &str,
+        (name, title): Named,
+        ran: &Ran,
+        mut found: Value,
+    ) -> Result<()> {
+        found["experiment"] = name.into();
+        found["title"] = title.into();
+        found["ran"] = json!(ran);
+        found["fdatasync_4k"] = json!(ran.sync);
+        let text = serde_json::to_string_pretty(&found)? + "\n";
         let results = self.root.join("bench/results");
-        let path = results.join(format!("{name}.json"));
+        let path = results.join(format!("{file}.json"));
         let written = fs::create_dir_all(&results).and_then(|()| fs::write(&path, text));
         written.with_context(|| format!("cannot write {}", path.display()))
     }

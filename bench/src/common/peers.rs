@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use quintet_bench::{Protocol, Target, Usage};
+use quintet_bench::{Protocol, Stream, Target, Usage};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// A server may take this long to listen.
@@ -48,6 +49,24 @@ pub(crate) struct Ground {
     pub(crate) against: Option<PathBuf>,
     /// Directories of servers are made here.
     pub(crate) scratch: PathBuf,
+}
+
+impl Ground {
+    /// A directory for a server.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn dir(&self) -> Result<TempDir> {
+        TempDir::new_in(&self.scratch).context("cannot make a directory")
+    }
+}
+
+/// A port that is free now.
+///
+/// # Errors
+/// None is.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 impl Kind {
@@ -126,13 +145,8 @@ impl Kind {
     /// Its version, as it tells it.
     pub(crate) fn version(self, ground: &Ground) -> Option<String> {
         let flag = match self {
-            Kind::Quintet(..)
-            | Kind::Against(..)
-            | Kind::Redis(_)
-            | Kind::Echo
-            | Kind::SyncedEcho => "--version",
-            Kind::Memcached => "-V",
             Kind::Beanstalkd(_) => "-v",
+            _ => "--version",
         };
         let output = Command::new(self.program(ground)?)
             .arg(flag)
@@ -187,79 +201,58 @@ impl Kind {
     /// # Errors
     /// It is not installed, or does not come to listen.
     pub(crate) fn start(self, ground: &Ground) -> Result<Peer> {
-        let dir = TempDir::new_in(&ground.scratch).context("cannot make a directory")?;
+        let dir = ground.dir()?;
         let program = self.program(ground);
         let program = program.with_context(|| format!("{} is not installed", self.name()))?;
+        let (port, path) = (free_port()?.to_string(), dir.path());
         let mut command = Command::new(program);
         command.args(self.settings());
-        // The port is free now; servers that choose one themselves do so.
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        match self {
+        let (process, targets) = match self {
             Kind::Quintet(_, protocol) | Kind::Against(_, protocol) => {
                 let config = format!("connections_max = {CONNECTIONS}\n");
-                quintet_args(&mut command, dir.path(), &config, &[protocol])?;
+                Process::quintet(&mut command, path, &config, &[protocol])?
             }
             Kind::Memcached => {
-                command.args(["-p", &port.to_string()]);
                 // It refuses to run as root without being told who to be.
                 if rustix::process::geteuid().is_root() {
                     command.args(["-u", "nobody"]);
                 }
+                Process::at(&port, command.args(["-p", &port]), path)?
             }
             Kind::Redis(_) => {
-                command
-                    .args(["--port", &port.to_string(), "--dir"])
-                    .arg(dir.path());
+                let command = command.args(["--port", &port, "--dir"]).arg(path);
+                Process::at(&port, command, path)?
             }
             Kind::Beanstalkd(log) => {
-                command.args(["-p", &port.to_string()]);
                 if log.is_some() {
-                    command.arg("-b").arg(dir.path());
+                    command.arg("-b").arg(path);
                 }
+                Process::at(&port, command.args(["-p", &port]), path)?
             }
-            Kind::Echo => {}
-            Kind::SyncedEcho => {
-                command.arg(dir.path().join("echo"));
-            }
-        }
-        let (process, target) = match self {
-            Kind::Memcached | Kind::Redis(_) | Kind::Beanstalkd(_) => {
-                let mut process = Process::spawn(command.stdout(Stdio::null()), dir.path())?;
-                process.wait_for(port)?;
-                (process, Target::local(port))
-            }
-            Kind::Quintet(..) | Kind::Against(..) | Kind::Echo | Kind::SyncedEcho => {
-                let (process, targets) = Process::with_targets(&mut command, dir.path())?;
-                let target = targets.into_values().next().context("no address")?;
-                (process, target)
-            }
+            Kind::Echo => Process::with_targets(&mut command, path)?,
+            Kind::SyncedEcho => Process::with_targets(command.arg(path.join("echo")), path)?,
         };
         Ok(Peer {
-            target,
+            target: targets.into_values().next().context("no address")?,
             process,
             _dir: dir,
         })
     }
 }
 
-/// Tells a Quintet where to listen, and what else: the rest of its command line.
+/// Has the program print JSON about the server of this data directory.
 ///
 /// # Errors
-/// Its configuration cannot be written to `dir`.
-pub(crate) fn quintet_args(
-    command: &mut Command,
-    dir: &Path,
-    config: &str,
-    protocols: &[&str],
-) -> Result<()> {
-    let path = dir.join("quintet.toml");
-    fs::write(&path, config)?;
-    for protocol in protocols {
-        command.args(["--listen", &format!("{protocol}=127.0.0.1:0")]);
-    }
-    let data = dir.join("data");
-    command.arg("--config").arg(path).arg("--data").arg(data);
-    Ok(())
+/// It fails.
+pub(crate) fn json_of(program: &Path, words: &[&str], data: &Path) -> Result<Value> {
+    let mut command = Command::new(program);
+    command.args(words).args(["--json", "--data"]).arg(data);
+    let output = command.stdin(Stdio::null()).output()?;
+    let words = words.join(" ");
+    serde_json::from_slice(&output.stdout).with_context(|| {
+        let printed = String::from_utf8_lossy(&output.stderr);
+        format!("quintet {words} wrote no JSON: {}", printed.trim_end())
+    })
 }
 
 /// A running server; killed when dropped, and its directory removed.
@@ -296,15 +289,33 @@ impl Process {
         Ok(Self(child.with_context(context)?))
     }
 
+    /// Starts a Quintet on a directory with this configuration, and waits until it listens in
+    /// these protocols.
+    ///
+    /// # Errors
+    /// As [`Process::with_targets`]; its configuration cannot be written.
+    pub(crate) fn quintet(
+        command: &mut Command,
+        dir: &Path,
+        config: &str,
+        protocols: &[&str],
+    ) -> Result<(Self, BTreeMap<String, Target>)> {
+        let path = dir.join("quintet.toml");
+        fs::write(&path, config)?;
+        for protocol in protocols {
+            command.args(["--listen", &format!("{protocol}=127.0.0.1:0")]);
+        }
+        let data = dir.join("data");
+        command.arg("--config").arg(path).arg("--data").arg(data);
+        Self::with_targets(command, dir)
+    }
+
     /// Starts one that prints where it listens, by protocol, and then that it is
     /// ready.
     ///
     /// # Errors
     /// It ends before that; says its last words.
-    pub(crate) fn with_targets(
-        command: &mut Command,
-        dir: &Path,
-    ) -> Result<(Self, BTreeMap<String, Target>)> {
+    fn with_targets(command: &mut Command, dir: &Path) -> Result<(Self, BTreeMap<String, Target>)> {
         let mut process = Self::spawn(command.stdout(Stdio::piped()), dir)?;
         let out = process.0.stdout.as_mut().context("no output")?;
         let mut targets = BTreeMap::new();
@@ -329,16 +340,23 @@ impl Process {
         )
     }
 
-    fn wait_for(&mut self, port: u16) -> Result<()> {
+    /// Starts one and waits until it listens at this port.
+    fn at(
+        port: &str,
+        command: &mut Command,
+        dir: &Path,
+    ) -> Result<(Self, BTreeMap<String, Target>)> {
+        let target = Target::parse(port).map_err(anyhow::Error::msg)?;
+        let mut process = Self::spawn(command.stdout(Stdio::null()), dir)?;
         let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if let Some(status) = self.0.try_wait()? {
+        while Stream::connect(&target, None).is_err() {
+            if let Some(status) = process.0.try_wait()? {
                 bail!("the server ended at once: {status}");
             }
             ensure!(start.elapsed() < START, "the server does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
+        Ok((process, BTreeMap::from([(String::new(), target)])))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Results of an experiment, and their judgement: numbers in rows and columns, and figures.
 
+pub(crate) use quintet_bench::micros as us;
 use serde::Serialize;
 
 /// How people read a number.
@@ -26,14 +27,6 @@ pub(crate) fn fine(value: f64) -> String {
 
 pub(crate) fn bytes(value: f64) -> String {
     format!("{:.1} MiB", mib(value))
-}
-
-/// Microseconds.
-pub(crate) fn us(value: f64) -> String {
-    match value {
-        v if v < 1e3 => format!("{v:.0} us"),
-        v => format!("{:.2} ms", v / 1e3),
-    }
 }
 
 /// Bytes as MiB.
@@ -133,6 +126,24 @@ impl Figure {
             bound,
             reached,
         }
+    }
+
+    /// One whose median should not be over this.
+    pub(crate) fn at_most(
+        what: impl Into<String>,
+        values: impl IntoIterator<Item = f64>,
+        bound: f64,
+    ) -> Self {
+        Self::new(what, values, Some(Bound::AtMost(bound)))
+    }
+
+    /// One whose median should not be under this.
+    pub(crate) fn at_least(
+        what: impl Into<String>,
+        values: impl IntoIterator<Item = f64>,
+        bound: f64,
+    ) -> Self {
+        Self::new(what, values, Some(Bound::AtLeast(bound)))
     }
 }
 

@@ -7,7 +7,7 @@ use super::driver::{self, Contender, Effort};
 use super::experiments::Experiment;
 use super::table::{Metric, Table};
 use crate::common::peers::Ground;
-use crate::common::sheet::{Spread, median_range};
+use crate::common::sheet::{self, Spread, median_range};
 
 /// Turns with the same processes. How a process happens to lie in memory makes
 /// a difference that lasts as long as it does, so they are started anew.
@@ -18,7 +18,7 @@ const TURNS_OF_A_PROCESS: usize = 5;
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<()> {
+pub(crate) fn run(experiment: &Experiment, (turns, time): Effort, ground: &Ground) -> Result<()> {
     let active = experiment.scenarios.iter().map(|work| work.connections);
     let room = quintet_bench::connections_max()
         .map(|most| most.saturating_sub(active.max().unwrap_or_default()));
@@ -26,12 +26,9 @@ pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> R
     let mut tables = Vec::new();
     for scenario in &experiment.scenarios {
         let mut samples = vec![Vec::new(); contenders.len()];
-        let mut left = effort.turns;
-        while left > 0 {
-            let turns = left.min(TURNS_OF_A_PROCESS);
-            left -= turns;
-            let part = Effort { turns, ..effort };
-            let more = driver::alternate(&contenders, scenario, part, ground)?;
+        for begun in (0..turns).step_by(TURNS_OF_A_PROCESS) {
+            let effort = ((turns - begun).min(TURNS_OF_A_PROCESS), time);
+            let more = driver::alternate(&contenders, scenario, effort, ground)?;
             for (samples, more) in samples.iter_mut().zip(more) {
                 samples.extend(more);
             }
@@ -62,10 +59,7 @@ fn pairs(contenders: &[Contender], room: Option<usize>) -> Vec<Contender> {
 /// A row for each number of each pair: the ratios of what both did in the same
 /// turn.
 fn report(tables: &[Table], metric: Metric) -> String {
-    let mut text = String::from(
-        "| new / old | median | 95 % that it lies in | least to most | new | old |\n\
-         |---|---|---|---|---|---|\n",
-    );
+    let mut rows = Vec::new();
     let mut metrics = vec![metric, Metric::Cpu, Metric::Resident];
     metrics.dedup();
     for table in tables {
@@ -80,21 +74,28 @@ fn report(tables: &[Table], metric: Metric) -> String {
                 let range = median_range(&ratios).map_or("-".to_owned(), |(low, high)| {
                     format!("{low:.3} to {high:.3}")
                 });
-                text += &format!(
-                    "| {}: {}, {} | {:.3} | {range} | {:.3} to {:.3} | {} | {} |\n",
-                    table.scenario.name,
-                    ours.name(),
-                    metric.title(),
-                    spread.median,
-                    spread.least,
-                    spread.most,
-                    metric.show()(Spread::of(values(at)).median),
-                    metric.show()(Spread::of(values(at + 1)).median),
-                );
+                let name = &table.scenario.name;
+                let what = format!("{name}: {}, {}", ours.name(), metric.title());
+                let median = |at| metric.show()(Spread::of(values(at)).median);
+                let cells = vec![
+                    format!("{:.3}", spread.median),
+                    range,
+                    format!("{:.3} to {:.3}", spread.least, spread.most),
+                    median(at),
+                    median(at + 1),
+                ];
+                rows.push((what, cells));
             }
         }
     }
-    text
+    let columns = [
+        "median",
+        "95 % that it lies in",
+        "least to most",
+        "new",
+        "old",
+    ];
+    sheet::markdown("new / old", columns, &rows)
 }
 
 #[cfg(test)]
@@ -104,14 +105,12 @@ mod tests {
     use super::super::table::{Metric, Table};
     use super::{pairs, report};
     use crate::common::peers::Kind;
+    use quintet_bench::Latency;
 
     fn sample(rate: f64, cpu_us: f64) -> Sample {
         Sample {
             rate,
-            p50_us: 0.0,
-            p99_us: 0.0,
-            p999_us: 0.0,
-            max_us: 0.0,
+            latency: Latency::default(),
             cpu_us,
             resident: 1 << 20,
             background_rate: 0.0,
@@ -122,10 +121,10 @@ mod tests {
     fn every_experiment_has_pairs_of_quintets_only() {
         for experiment in experiments::all() {
             let pairs = pairs(&experiment.contenders, None);
-            assert!(pairs.len() >= 2, "{}", experiment.name);
+            assert!(pairs.len() >= 2, "{}", experiment.named.0);
             for pair in pairs.chunks(2) {
                 let [new, old] = pair else {
-                    panic!("{}: half a pair", experiment.name);
+                    panic!("{}: half a pair", experiment.named.0);
                 };
                 assert_eq!(new.kind.against(), Some(old.kind));
                 assert_eq!((new.idle, new.background), (old.idle, old.background));

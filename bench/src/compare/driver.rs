@@ -1,25 +1,21 @@
 //! The same work for every contender, in alternation.
 
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use quintet_bench::{Bar, Load, Mix, Stream};
+use anyhow::{Context, Result, ensure};
+use quintet_bench::{Latency, Load, Mix, Stream};
 use serde::Serialize;
 
 use crate::common::peers::{Ground, Kind, Peer};
+use crate::common::{self, beside_large};
 
 /// Uncounted load before the first turn.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// The background runs this long before and after what is measured.
-const MARGIN: Duration = Duration::from_millis(500);
 /// Messages that a turn of puts alone leaves in a server at most.
 const KEPT_MAX: u64 = 1_000_000;
 /// Depth of the puts before a turn of takes alone: in the same time they put
 /// more than is taken.
 const FILL_DEPTH: usize = 64;
-/// Connections of the background load, and bytes of its messages.
-const BACKGROUND: (usize, usize) = (10, 8 << 20);
 
 /// A server and what else weighs on it.
 #[derive(Clone, Copy)]
@@ -72,10 +68,8 @@ pub(crate) struct Scenario {
 pub(crate) struct Sample {
     /// Requests a second.
     pub(crate) rate: f64,
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) p999_us: f64,
-    pub(crate) max_us: f64,
+    #[serde(flatten)]
+    pub(crate) latency: Latency,
     /// The server's processor time for each request, microseconds; of a
     /// server with a background load, of both loads.
     pub(crate) cpu_us: f64,
@@ -85,12 +79,8 @@ pub(crate) struct Sample {
     pub(crate) background_rate: f64,
 }
 
-/// How often and how long.
-#[derive(Clone, Copy)]
-pub(crate) struct Effort {
-    pub(crate) turns: usize,
-    pub(crate) time: Duration,
-}
+/// How many turns, and how long each load is.
+pub(crate) type Effort = (usize, Duration);
 
 /// Runs a scenario: all contenders are started, then take turns, the other
 /// way round every second time. Answers the samples of each contender.
@@ -100,7 +90,7 @@ pub(crate) struct Effort {
 pub(crate) fn alternate(
     contenders: &[Contender],
     scenario: &Scenario,
-    effort: Effort,
+    (turns, time): Effort,
     ground: &Ground,
 ) -> Result<Vec<Vec<Sample>>> {
     let mut running = Vec::with_capacity(contenders.len());
@@ -113,47 +103,30 @@ pub(crate) fn alternate(
             .map(|_| Stream::connect(&peer.target, None))
             .collect::<Result<_, _>>()
             .with_context(context)?;
-        let mut warm = load(&peer, *contender, scenario, WARM_UP.min(effort.time))?;
+        let mut warm = load(&peer, *contender, scenario, WARM_UP.min(time))?;
         warm.mix = Mix::BOTH;
         warm.run(&mut |_| {}).with_context(context)?;
         running.push((*contender, peer, idle));
     }
-    let mut samples = vec![Vec::with_capacity(effort.turns); contenders.len()];
-    for turn in 0..effort.turns {
-        let mut order: Vec<usize> = (0..running.len()).collect();
-        if turn % 2 == 1 {
-            order.reverse();
-        }
-        for at in order {
-            let (contender, peer, _) = &running[at];
-            let what = format!(
-                "{}, turn {} of {}: {}",
-                scenario.name,
-                turn + 1,
-                effort.turns,
-                contender.name()
-            );
-            let sample = measure(peer, *contender, scenario, effort.time, &what);
-            samples[at].push(sample.with_context(|| contender.name())?);
-        }
-    }
-    for (contender, _, idle) in &mut running {
+    let samples = common::alternate(turns, running.len(), |turn, at| {
+        let (contender, peer, _) = &running[at];
+        let (work, who) = (&scenario.name, contender.name());
+        let what = format!("{work}, turn {} of {turns}: {who}", turn + 1);
+        measure(peer, *contender, scenario, time, &what).context(who)
+    })?;
+    for (contender, _, idle) in &running {
         // Without them the figures would say nothing.
-        if !idle.iter_mut().all(Stream::is_open) {
-            bail!("{} closed idle connections", contender.name());
-        }
+        let open = idle.iter().all(Stream::is_open);
+        ensure!(open, "{} closed idle connections", contender.name());
     }
     Ok(samples)
 }
 
 fn load(peer: &Peer, contender: Contender, scenario: &Scenario, time: Duration) -> Result<Load> {
     let mut load = Load::new(peer.target.clone(), Peer::protocol(contender.kind)?);
-    load.connections = scenario.connections;
-    load.depth = scenario.depth;
-    load.size = scenario.size;
-    load.mix = scenario.mix;
-    load.rate = scenario.rate;
-    load.time = time;
+    (load.connections, load.depth) = (scenario.connections, scenario.depth);
+    (load.size, load.mix) = (scenario.size, scenario.mix);
+    (load.rate, load.time) = (scenario.rate, time);
     if scenario.mix != Mix::BOTH {
         load.count = Some(KEPT_MAX);
     }
@@ -167,43 +140,24 @@ fn measure(
     time: Duration,
     what: &str,
 ) -> Result<Sample> {
-    let background = contender.background.then(|| -> Result<_> {
-        let mut load = load(peer, contender, scenario, time + MARGIN * 2)?;
-        (load.connections, load.size) = BACKGROUND;
-        (load.depth, load.rate) = (1, None);
-        load.queue = "large".to_owned();
-        Ok(thread::spawn(move || load.run(&mut |_| {})))
-    });
-    let background = background.transpose()?;
-    if background.is_some() {
-        thread::sleep(MARGIN);
-    }
     let mut load = load(peer, contender, scenario, time)?;
     if scenario.mix == Mix::TAKE {
         let mut puts = load.clone();
         (puts.mix, puts.depth) = (Mix::PUT, FILL_DEPTH);
         load.count = Some(puts.run(&mut |_| {})?.puts);
     }
-    let bar = Bar::new(what, time);
-    let before = peer.usage()?;
-    let report = load.run(&mut |live| bar.show(live));
-    bar.clear();
-    let report = report?;
-    let after = peer.usage()?;
-    let mut background_rate = 0.0;
-    if let Some(background) = background {
-        let joined = background.join();
-        let Ok(report) = joined else {
-            bail!("the background load panicked");
-        };
-        background_rate = report.context("in the background")?.rate;
-    }
+    let sample = || -> Result<_> {
+        let before = peer.usage()?;
+        let report = load.measure(what, &mut |_| {})?;
+        Ok((report, before, peer.usage()?))
+    };
+    let ((report, before, after), background_rate) = match contender.background {
+        true => beside_large(&load, time, sample)?,
+        false => (sample()?, 0.0),
+    };
     Ok(Sample {
         rate: report.rate,
-        p50_us: report.latency.p50_us,
-        p99_us: report.latency.p99_us,
-        p999_us: report.latency.p999_us,
-        max_us: report.latency.max_us,
+        latency: report.latency,
         cpu_us: (after.cpu - before.cpu).as_secs_f64() * 1e6 / report.requests.max(1) as f64,
         resident: after.resident,
         background_rate,

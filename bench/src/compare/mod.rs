@@ -16,10 +16,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::common::machine::SyncTimes;
 use crate::common::peers::Ground;
-use crate::common::sheet::Figure;
-use crate::common::{Common, Ran};
+use crate::common::{Common, Named};
 use driver::Effort;
 use experiments::Experiment;
 use table::Table;
@@ -46,14 +44,6 @@ pub(crate) struct Args {
     against: Option<PathBuf>,
 }
 
-/// All an experiment found.
-struct Outcome {
-    ran: Ran,
-    sync: SyncTimes,
-    tables: Vec<Table>,
-    figures: Vec<Figure>,
-}
-
 impl Args {
     /// Runs what is asked for; prints it and, unless told not to, writes
     /// `bench/results/NAME.json` and the page's part.
@@ -62,83 +52,63 @@ impl Args {
     /// A server does not start, a load fails, or a file cannot be written.
     pub(crate) fn run(mut self) -> Result<()> {
         let all = experiments::all();
-        let names: Vec<_> = all.iter().map(|experiment| experiment.name).collect();
-        self.common.check(&names)?;
+        let named: Vec<Named> = all.iter().map(|one| one.named).collect();
+        self.common.check(&named)?;
         let ground = self.common.ground(self.against.clone())?;
-        let ran = self.common.ran();
+        let ran = self.common.ran()?;
+        let effort = (self.common.turns, self.common.time());
         if let Some(against) = &ground.against {
             println!("{} against {}", ground.quintet.display(), against.display());
         }
         for mut experiment in all {
-            if !self.common.begins(experiment.name, experiment.title) {
+            if !self.common.begins(experiment.named) {
                 continue;
             }
             if ground.against.is_some() {
-                against::run(&experiment, self.effort(), &ground)?;
+                against::run(&experiment, effort, &ground)?;
                 continue;
             }
-            let outcome = self.experiment(&mut experiment, &ground, &ran)?;
-            println!("{}", page::tables(&experiment, &outcome));
+            let tables = measure(&mut experiment, effort, &ground)?;
+            let page = page::tables(&experiment, &tables, &ran);
+            println!("{page}");
             if !self.common.print {
-                self.write(&experiment, &outcome, &ground)?;
+                let found = to_json(&experiment, &tables, &ground);
+                let name = experiment.named.0;
+                self.common.write(name, experiment.named, &ran, found)?;
+                self.write_page(name, &page)?;
             }
         }
         Ok(())
     }
 
-    fn effort(&self) -> Effort {
-        let (turns, time) = (self.common.turns, self.common.time());
-        Effort { turns, time }
-    }
-
-    fn experiment(
-        &self,
-        experiment: &mut Experiment,
-        ground: &Ground,
-        ran: &Ran,
-    ) -> Result<Outcome> {
-        experiment.contenders.retain(|contender| {
-            let here = contender.kind.is_installed(ground);
-            if !here {
-                println!("({} is not installed and left out)", contender.name());
-            }
-            here
-        });
-        let sync = self.common.sync_times()?;
-        let contenders = &experiment.contenders;
-        let measured = experiment.scenarios.iter().map(|scenario| {
-            let samples = driver::alternate(contenders, scenario, self.effort(), ground)?;
-            Ok(Table::new(scenario, contenders, samples))
-        });
-        let tables = measured.collect::<Result<Vec<_>>>()?;
-        let figures = tables
-            .iter()
-            .flat_map(experiment.figures)
-            .flatten()
-            .collect();
-        let ran = ran.clone();
-        Ok(Outcome {
-            ran,
-            sync,
-            tables,
-            figures,
-        })
-    }
-
-    fn write(&self, experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Result<()> {
-        let name = experiment.name;
-        self.common
-            .write_json(name, &to_json(experiment, outcome, ground))?;
+    fn write_page(&self, name: &str, tables: &str) -> Result<()> {
         let path = self.common.root.join("bench/results/README.md");
         let context = || format!("cannot change {}", path.display());
         let text = fs::read_to_string(&path).with_context(context)?;
-        let text = page::replace(&text, name, &page::tables(experiment, outcome))?;
+        let text = page::replace(&text, name, tables)?;
         fs::write(&path, text).with_context(context)
     }
 }
 
+/// Measures the contenders that are installed.
+fn measure(experiment: &mut Experiment, effort: Effort, ground: &Ground) -> Result<Vec<Table>> {
+    experiment.contenders.retain(|contender| {
+        let here = contender.kind.is_installed(ground);
+        if !here {
+            println!("({} is not installed and left out)", contender.name());
+        }
+        here
+    });
+    let contenders = &experiment.contenders;
+    let measured = experiment.scenarios.iter().map(|scenario| {
+        let samples = driver::alternate(contenders, scenario, effort, ground)?;
+        Ok(Table::new(scenario, contenders, samples))
+    });
+    measured.collect()
+}
+
 /// Everything, for readers who want to calculate again.
-fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value {
+fn to_json(experiment: &Experiment, tables: &[Table], ground: &Ground) -> Value {
     let mut servers = BTreeMap::new();
     for contender in &experiment.contenders {
         let kind = contender.kind;
@@ -151,25 +121,16 @@ fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value
             })
         });
     }
-    let scenarios: Vec<Value> = outcome
-        .tables
-        .iter()
-        .map(|table| {
-            let pairs = table.contenders.iter().zip(&table.samples);
-            let samples: Vec<Value> = pairs
-                .map(|(contender, samples)| json!({ "name": contender.name(), "turns": samples }))
-                .collect();
-            json!({ "scenario": table.scenario, "contenders": samples })
-        })
-        .collect();
+    let scenarios = tables.iter().map(|table| {
+        let pairs = table.contenders.iter().zip(&table.samples);
+        let samples =
+            pairs.map(|(contender, turns)| json!({ "name": contender.name(), "turns": turns }));
+        json!({ "scenario": table.scenario, "contenders": samples.collect::<Value>() })
+    });
     json!({
-        "experiment": experiment.name,
-        "title": experiment.title,
-        "ran": outcome.ran,
-        "fdatasync_4k": outcome.sync,
         "servers": servers,
-        "scenarios": scenarios,
-        "figures": outcome.figures,
+        "scenarios": scenarios.collect::<Value>(),
+        "figures": experiment.figures_of(tables),
     })
 }
 
@@ -181,7 +142,7 @@ mod tests {
     fn the_page_has_a_part_for_each_experiment() {
         let text = include_str!("../../results/README.md");
         for experiment in experiments::all() {
-            page::replace(text, experiment.name, "").unwrap();
+            page::replace(text, experiment.named.0, "").unwrap();
         }
     }
 
@@ -192,12 +153,12 @@ mod tests {
                 let samples = vec![Vec::new(); experiment.contenders.len()];
                 let table = super::Table::new(scenario, &experiment.contenders, samples);
                 let figures = (experiment.figures)(&table);
-                assert!(!figures.is_empty(), "{}", experiment.name);
+                assert!(!figures.is_empty(), "{}", experiment.named.0);
                 for figure in figures {
                     assert!(
                         figure.is_some(),
                         "{} names somebody absent",
-                        experiment.name
+                        experiment.named.0
                     );
                 }
             }

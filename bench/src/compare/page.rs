@@ -3,8 +3,9 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::Outcome;
+use super::driver::Contender;
 use super::experiments::Experiment;
+use super::table::Table;
 use crate::common::Ran;
 use crate::common::sheet::{self, Spread};
 
@@ -26,40 +27,24 @@ pub(crate) fn replace(page: &str, name: &str, block: &str) -> Result<String> {
 
 /// An experiment as the page shows it: medians, a row for each contender, the figures that have a
 /// bound, and how it was measured.
-pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
+pub(crate) fn tables(experiment: &Experiment, tables: &[Table], ran: &Ran) -> String {
     let metric = experiment.metric;
-    let cells = |at: usize| {
-        let samples = outcome.tables.iter().map(|table| &table.samples[at]);
-        let spreads = samples.map(|samples| Spread::of(samples.iter().map(|s| metric.of(s))));
-        spreads.map(|spread| metric.show()(spread.median)).collect()
+    let row = |(at, one): (usize, &Contender)| {
+        let median = |table: &Table| Spread::of(table.samples[at].iter().map(|s| metric.of(s)));
+        let medians = tables.iter().map(|table| median(table).median);
+        (one.name(), medians.map(metric.show()).collect::<Vec<_>>())
     };
-    let contenders = experiment.contenders.iter().enumerate();
-    let rows: Vec<_> = contenders
-        .map(|(at, one)| (one.name(), cells(at)))
-        .collect();
-    let scenarios = outcome
-        .tables
-        .iter()
-        .map(|table| table.scenario.name.as_str());
+    let rows: Vec<_> = experiment.contenders.iter().enumerate().map(row).collect();
+    let scenarios = tables.iter().map(|one| one.scenario.name.as_str());
     let mut text = sheet::markdown(metric.title(), scenarios, &rows) + "\n";
-    let wanted = outcome
-        .figures
-        .iter()
-        .filter(|figure| figure.bound.is_some());
-    text += &sheet::figures(wanted);
-    let Ran {
-        machine,
-        turns,
-        seconds,
-        quintet,
-        short,
-    } = &outcome.ran;
-    let short = if *short {
-        " A short run: read it with care."
-    } else {
-        ""
+    let figures = experiment.figures_of(tables);
+    text += &sheet::figures(figures.iter().filter(|figure| figure.bound.is_some()));
+    let short = match ran.short {
+        true => " A short run: read it with care.",
+        false => "",
     };
-    let machine = machine.describe();
+    let (turns, seconds, quintet) = (ran.turns, ran.seconds, &ran.quintet);
+    let machine = ran.machine.describe();
     text + &format!(
         "\n{turns} turns of {seconds} s each; {machine}. Quintet at {quintet}.{short}\n"
     )

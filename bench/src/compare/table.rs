@@ -17,7 +17,7 @@ impl Metric {
     pub(crate) fn of(self, sample: &Sample) -> f64 {
         match self {
             Metric::Rate => sample.rate,
-            Metric::P99 => sample.p99_us / 1e3,
+            Metric::P99 => sample.latency.p99_us / 1e3,
             Metric::Cpu => sample.cpu_us,
             Metric::Resident => sheet::mib(sample.resident as f64),
         }
@@ -58,10 +58,9 @@ impl Table {
         contenders: &[Contender],
         samples: Vec<Vec<Sample>>,
     ) -> Self {
-        let (scenario, contenders) = (scenario.clone(), contenders.to_vec());
         Self {
-            scenario,
-            contenders,
+            scenario: scenario.clone(),
+            contenders: contenders.to_vec(),
             samples,
         }
     }
@@ -81,27 +80,16 @@ impl Table {
         bound: Option<Bound>,
     ) -> Option<Figure> {
         let pairs = self.values(metric, ours)?.zip(self.values(metric, theirs)?);
-        let what = format!(
-            "{}: {} / {}",
-            self.scenario.name,
-            ours.name(),
-            theirs.name()
-        );
-        Some(Figure::new(
-            what,
-            pairs.map(|(ours, theirs)| ours / theirs),
-            bound,
-        ))
+        let ratios = pairs.map(|(ours, theirs)| ours / theirs);
+        let name = &self.scenario.name;
+        let what = format!("{name}: {} / {}", ours.name(), theirs.name());
+        Some(Figure::new(what, ratios, bound))
     }
 
     /// One contender's result. `None`: it is absent.
     pub(crate) fn value(&self, metric: Metric, ours: Contender, bound: Bound) -> Option<Figure> {
-        let what = format!(
-            "{}: {}, {}",
-            self.scenario.name,
-            ours.name(),
-            metric.title()
-        );
+        let name = &self.scenario.name;
+        let what = format!("{name}: {}, {}", ours.name(), metric.title());
         Some(Figure::new(what, self.values(metric, ours)?, Some(bound)))
     }
 }

@@ -1,47 +1,104 @@
 //! beanstalk: `put`, and `reserve-with-timeout 0` followed by `delete`. Both
-//! halves of a take count as one request. Every connection works on the tube
-//! `default`, as a stock worker does.
+//! halves of a take count as one request.
 
-use anyhow::bail;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
-    ClientRequest, Fixed, Outcome, Protocol, Reading, ReplyHead, framed, line, number, shown,
+    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, by_line, fixed, framed, number,
+    speaker, welcome,
 };
 
-pub(super) const PROTOCOL: Protocol = Protocol {
+/// Every connection works on the tube `default`, as a stock worker does.
+pub(super) const DEFAULT_TUBE: Protocol = Protocol {
     name: "beanstalk",
     port: 11300,
     open: |_, body| {
         let put = framed(&format!("put 100 0 120 {}\r\n", body.len()), body);
-        let take = b"reserve-with-timeout 0\r\n".to_vec();
-        Box::new(Fixed { put, take, read })
+        speaker(fixed(put), TAKE.to_vec(), read)
     },
 };
 
-/// [`Speaker::read`](super::Speaker::read) of anybody who speaks beanstalk.
-pub(super) fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-    let Some((line, head)) = line(input)? else {
-        return Ok(None);
-    };
-    let done = match (ask, line) {
-        (ClientRequest::Put, line) if line.starts_with(b"INSERTED ") => Some(Outcome::Done),
-        (ClientRequest::Settle, b"DELETED") => Some(Outcome::Done),
-        (ClientRequest::Take, b"TIMED_OUT") => Some(Outcome::Empty),
+/// A tube for each queue, and one of a hundred priorities, at random, for each job.
+pub(super) const PRIORITIES: Protocol = Protocol {
+    name: "beanstalk-priorities",
+    port: 11300,
+    open: |queue, body| {
+        // A put behind its priority.
+        let tail = framed(&format!(" 0 120 {}\r\n", body.len()), body);
+        let mut random = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        let put = move |out: &mut Vec<u8>| {
+            // Writing to a vector cannot fail.
+            write!(out, "put {}", next(&mut random) % PRIORITY_COUNT).ok();
+            out.extend_from_slice(&tail);
+        };
+        Box::new(Greeting {
+            bytes: format!("use {queue}\r\nwatch {queue}\r\nignore default\r\n").into_bytes(),
+            welcome: Some(|input| welcome(input, &WELCOME)),
+            speaker: speaker(put, TAKE.to_vec(), read),
+        })
+    },
+};
+
+const TAKE: &[u8] = b"reserve-with-timeout 0\r\n";
+/// Priorities there are, from 0.
+const PRIORITY_COUNT: u64 = 100;
+/// Starts of the lines that answer the greeting.
+const WELCOME: [&[u8]; 3] = [b"USING ", b"WATCHING 2", b"WATCHING 1"];
+/// So far in this process: each has its own row of priorities.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+    by_line(input, |line, head| match (ask, line) {
+        (ClientRequest::Put, line) if line.starts_with(b"INSERTED ") => {
+            Some(ReplyHead::line(head, Outcome::Done))
+        }
+        (ClientRequest::Settle, b"DELETED") => Some(ReplyHead::line(head, Outcome::Done)),
+        (ClientRequest::Take, b"TIMED_OUT") => Some(ReplyHead::line(head, Outcome::Empty)),
+        (ClientRequest::Take, line) => {
+            let rest = line.strip_prefix(b"RESERVED ")?;
+            let space = memchr::memchr(b' ', rest)?;
+            let body = number(&rest[space + 1..])?;
+            out.extend_from_slice(&[b"delete ", &rest[..space], b"\r\n"].concat());
+            let reply = ReplyHead::with_body(head, body, b"\r\n", Outcome::Reserved);
+            Some(reply)
+        }
         _ => None,
-    };
-    if let Some(outcome) = done {
-        return Ok(Some(ReplyHead::line(head, outcome)));
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PRIORITIES, PRIORITY_COUNT};
+    use crate::protocol::ClientRequest;
+
+    #[test]
+    fn a_tube_of_its_own_and_every_priority() {
+        let mut speaker = (PRIORITIES.open)("q", b"abc");
+        let mut out = Vec::new();
+        speaker.ask(ClientRequest::Take, &mut out);
+        assert_eq!(
+            out,
+            b"use q\r\nwatch q\r\nignore default\r\nreserve-with-timeout 0\r\n"
+        );
+        let mut seen = [false; PRIORITY_COUNT as usize];
+        for _ in 0..10_000 {
+            out.clear();
+            speaker.ask(ClientRequest::Put, &mut out);
+            let text = std::str::from_utf8(&out).unwrap();
+            let priority = text.strip_prefix("put ").unwrap();
+            let priority = priority.strip_suffix(" 0 120 3\r\nabc\r\n").unwrap();
+            seen[priority.parse::<usize>().unwrap()] = true;
+        }
+        assert!(seen.iter().all(|&seen| seen));
     }
-    if ask == ClientRequest::Take
-        && let Some(rest) = line.strip_prefix(b"RESERVED ")
-        && let Some(space) = memchr::memchr(b' ', rest)
-        && let Some(body) = number(&rest[space + 1..])
-    {
-        out.extend_from_slice(b"delete ");
-        out.extend_from_slice(&rest[..space]);
-        out.extend_from_slice(b"\r\n");
-        let reply = ReplyHead::with_body(head, body, b"\r\n", Outcome::Reserved);
-        return Ok(Some(reply));
-    }
-    bail!("wrong reply: {}", shown(input))
 }

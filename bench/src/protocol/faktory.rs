@@ -7,20 +7,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::bail;
 
 use super::{
-    ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, line, number, shown, welcome,
+    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, line, number, shown, speaker,
+    welcome,
 };
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "faktory",
     port: 7419,
     open: |queue, body| {
-        Box::new(Faktory {
-            greeting: b"HELLO {\"v\":2}\r\n",
-            greeted: false,
-            queue: queue.to_owned(),
-            body: body.into(),
-            connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
-            pushed: 0,
+        let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        let (len, mut pushed) = (body.len(), 0_u64);
+        let take = format!("FETCH {queue}\r\n").into_bytes();
+        let (queue, body) = (queue.to_owned(), body.to_vec());
+        let put = move |out: &mut Vec<u8>| {
+            pushed += 1;
+            let id = format!("{connection:08x}{pushed:08x}");
+            // Writing to a vector cannot fail.
+            write!(
+                out,
+                "PUSH {{\"jid\":\"{id}\",\"queue\":\"{queue}\",\"jobtype\":\"Bench\",\"args\":[\""
+            )
+            .ok();
+            out.extend_from_slice(&body);
+            out.extend_from_slice(b"\"]}\r\n");
+        };
+        let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(ask, input, len, out);
+        Box::new(Greeting {
+            bytes: b"HELLO {\"v\":2}\r\n".to_vec(),
+            welcome: Some(|input| welcome(input, &WELCOME)),
+            speaker: speaker(put, take, read),
         })
     },
 };
@@ -31,50 +46,6 @@ const WELCOME: [&[u8]; 2] = [b"+HI ", b"+OK"];
 const ARGUMENT: &[u8] = b"\"args\":[\"";
 /// So far in this process: the first half of jobs' ids.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
-
-struct Faktory {
-    /// Bytes before the first request; empty once they went.
-    greeting: &'static [u8],
-    /// Its answers came.
-    greeted: bool,
-    queue: String,
-    body: Box<[u8]>,
-    connection: u64,
-    pushed: u64,
-}
-
-impl Speaker for Faktory {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        out.extend_from_slice(std::mem::take(&mut self.greeting));
-        // Writing to a vector cannot fail.
-        if ask == ClientRequest::Put {
-            self.pushed += 1;
-            write!(
-                out,
-                "PUSH {{\"jid\":\"{:08x}{:08x}\",\"queue\":\"{}\",\"jobtype\":\"Bench\",\"args\":[\"",
-                self.connection, self.pushed, self.queue
-            )
-            .ok();
-            out.extend_from_slice(&self.body);
-            out.extend_from_slice(b"\"]}\r\n");
-        } else {
-            write!(out, "FETCH {}\r\n", self.queue).ok();
-        }
-    }
-
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        let starts: &[&[u8]] = if self.greeted { &[] } else { &WELCOME };
-        let Some(used) = welcome(input, starts)? else {
-            return Ok(None);
-        };
-        let Some(received) = read(ask, &input[used..], self.body.len(), out)? else {
-            return Ok(None);
-        };
-        self.greeted = true;
-        let head = used + received.head;
-        Ok(Some(ReplyHead { head, ..received }))
-    }
-}
 
 fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Reading {
     let Some((line, head)) = line(input)? else {
@@ -96,9 +67,7 @@ fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Rea
                 && let Some(jid) = job[at..].split(|&byte| byte == b'"').next()
                 && head + argument + body <= whole
             {
-                out.extend_from_slice(b"ACK {\"jid\":\"");
-                out.extend_from_slice(jid);
-                out.extend_from_slice(b"\"}\r\n");
+                out.extend_from_slice(&[b"ACK {\"jid\":\"", jid, b"\"}\r\n"].concat());
                 let head = head + argument;
                 return Ok(Some(ReplyHead {
                     head,

@@ -66,12 +66,10 @@ impl Speaker for Http {
     }
 
     fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        let Some((status, head, len)) = head(input)? else {
+        let Some((status, head, body)) = whole(input)? else {
             return Ok(None);
         };
-        let Some(body) = input.get(head..head + len) else {
-            return Ok(None);
-        };
+        let len = body.len();
         let whole = |outcome| Ok(Some(ReplyHead::line(head + len, outcome)));
         match (ask, status) {
             (ClientRequest::Put, 201) | (ClientRequest::Settle, 204) => whole(Outcome::Done),
@@ -99,8 +97,8 @@ impl Speaker for Http {
     }
 }
 
-/// Status, length of the head and of the body; `None` until the head is whole.
-pub(super) fn head(input: &[u8]) -> Result<Option<(u16, usize, usize)>> {
+/// Status, length of the head, and the body; `None` until all of it is there.
+pub(super) fn whole(input: &[u8]) -> Result<Option<(u16, usize, &[u8])>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut reply = httparse::Response::new(&mut fields);
     let httparse::Status::Complete(head) = reply.parse(input)? else {
@@ -111,12 +109,13 @@ pub(super) fn head(input: &[u8]) -> Result<Option<(u16, usize, usize)>> {
         .headers
         .iter()
         .find(|field| field.name.eq_ignore_ascii_case("content-length"));
-    let len = match len {
+    let len: usize = match len {
         Some(field) => std::str::from_utf8(field.value)?.parse()?,
         None if status == 204 => 0,
         None => bail!("a reply without a length: {}", shown(input)),
     };
-    Ok(Some((status, head, len)))
+    let body = input.get(head..).and_then(|rest| rest.get(..len));
+    Ok(body.map(|body| (status, head, body)))
 }
 
 /// Where the text of a member begins that `opening` opens, and the text.

@@ -4,33 +4,28 @@
 //! A new protocol is a file here and a line in [`PROTOCOLS`].
 
 mod beanstalk;
-mod echo;
 mod faktory;
 mod http;
-mod jobqueue;
-mod lineup;
-mod memcache;
 pub(crate) mod pinpriq;
-mod priorities;
-mod resp;
+mod plain;
 pub(crate) mod sqs;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 /// Every protocol the generator speaks.
 pub const PROTOCOLS: &[Protocol] = &[
-    memcache::PROTOCOL,
-    lineup::PROTOCOL,
-    jobqueue::PROTOCOL,
-    beanstalk::PROTOCOL,
+    plain::MEMCACHE,
+    plain::LINEUP,
+    plain::JOBQUEUE,
+    beanstalk::DEFAULT_TUBE,
     faktory::PROTOCOL,
-    priorities::PROTOCOL,
-    resp::PROTOCOL,
+    beanstalk::PRIORITIES,
+    plain::RESP,
     pinpriq::PROTOCOL,
     http::PROTOCOL,
     sqs::ONE,
     sqs::TEN,
-    echo::PROTOCOL,
+    plain::ECHO,
 ];
 
 /// A protocol that the benchmark can speak, with its requests and replies.
@@ -102,13 +97,7 @@ pub struct ReplyHead {
 impl ReplyHead {
     /// A reply of `head` bytes without a body.
     fn line(head: usize, outcome: Outcome) -> Self {
-        Self {
-            head,
-            body: 0,
-            tail: &[],
-            rest: 0,
-            outcome,
-        }
+        Self::with_body(head, 0, &[], outcome)
     }
 
     /// A reply of `head` bytes, a body of so many, and `tail`.
@@ -146,22 +135,71 @@ pub trait Speaker: Send {
     }
 }
 
-/// A speaker whose requests are always the same bytes.
-struct Fixed {
-    put: Vec<u8>,
+/// A speaker of these parts.
+struct Simple<P, R> {
+    /// Appends a put.
+    put: P,
     take: Vec<u8>,
-    /// [`Speaker::read`], which needs no state.
-    read: fn(ClientRequest, &[u8], &mut Vec<u8>) -> Reading,
+    /// [`Speaker::read`].
+    read: R,
 }
 
-impl Speaker for Fixed {
+impl<P, R> Speaker for Simple<P, R>
+where
+    P: FnMut(&mut Vec<u8>) + Send,
+    R: FnMut(ClientRequest, &[u8], &mut Vec<u8>) -> Reading + Send,
+{
     fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        let put = ask == ClientRequest::Put;
-        out.extend_from_slice(if put { &self.put } else { &self.take });
+        match ask == ClientRequest::Put {
+            true => (self.put)(out),
+            false => out.extend_from_slice(&self.take),
+        }
     }
 
     fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
         (self.read)(ask, input, out)
+    }
+}
+
+/// A speaker whose takes are always the same bytes.
+fn speaker(
+    put: impl FnMut(&mut Vec<u8>) + Send + 'static,
+    take: Vec<u8>,
+    read: impl FnMut(ClientRequest, &[u8], &mut Vec<u8>) -> Reading + Send + 'static,
+) -> Box<dyn Speaker> {
+    Box::new(Simple { put, take, read })
+}
+
+/// A put that is always the same bytes.
+fn fixed(put: Vec<u8>) -> impl FnMut(&mut Vec<u8>) + Send + 'static {
+    move |out: &mut Vec<u8>| out.extend_from_slice(&put)
+}
+
+/// A speaker that sends a greeting before the first request.
+struct Greeting {
+    /// Empty once it went.
+    bytes: Vec<u8>,
+    /// Length of its answers, as [`welcome`]; `None` once they came.
+    welcome: Option<fn(&[u8]) -> Result<Option<usize>>>,
+    speaker: Box<dyn Speaker>,
+}
+
+impl Speaker for Greeting {
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        out.append(&mut self.bytes);
+        self.speaker.ask(ask, out);
+    }
+
+    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+        let Some(used) = self.welcome.map_or(Ok(Some(0)), |welcome| welcome(input))? else {
+            return Ok(None);
+        };
+        let Some(reply) = self.speaker.read(ask, &input[used..], out)? else {
+            return Ok(None);
+        };
+        self.welcome = None;
+        let head = used + reply.head;
+        Ok(Some(ReplyHead { head, ..reply }))
     }
 }
 
@@ -210,6 +248,16 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
         None if input.len() >= HEAD_BYTES_MAX => bail!("no reply: {}", shown(input)),
         None => Ok(None),
     }
+}
+
+/// A reply that begins with a line: `meaning` receives it and its length, and answers `None` for one
+/// that no working server sends.
+fn by_line(input: &[u8], meaning: impl FnOnce(&[u8], usize) -> Option<ReplyHead>) -> Reading {
+    let Some((line, head)) = line(input)? else {
+        return Ok(None);
+    };
+    let reply = meaning(line, head).with_context(|| format!("wrong reply: {}", shown(input)))?;
+    Ok(Some(reply))
 }
 
 /// A line, a body and the end of line behind it.

@@ -7,20 +7,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::bail;
 
-use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, shown};
+use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, shown, speaker};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "pinpriq",
     port: 7050,
     open: |queue, body| {
-        let named = |opcode: u8, name: &[u8]| [&[opcode][..], &length(name.len()), name].concat();
-        Box::new(Pinpriq {
-            queue: queue.as_bytes().to_vec(),
-            body: body.to_vec(),
-            next: KEYS.fetch_add(1 << 32, Ordering::Relaxed),
-            pop: named(0x50, queue.as_bytes()),
-            nothing: named(0x50, b""),
-        })
+        let pop = |name: &[u8]| [&[0x50_u8][..], &length(name.len()), name].concat();
+        let mut next = KEYS.fetch_add(1 << 32, Ordering::Relaxed);
+        let tail = [body, queue.as_bytes(), pop(b"").as_slice()].concat();
+        let (queue_bytes, body_bytes) = (length(queue.len()), length(body.len()));
+        let put = move |out: &mut Vec<u8>| {
+            out.push(0x70);
+            out.extend_from_slice(&queue_bytes);
+            // No time to live; priority 5.
+            out.extend_from_slice(&[0, 0, 5]);
+            out.extend_from_slice(&length(KEY));
+            out.extend_from_slice(&body_bytes);
+            out.extend_from_slice(&next.to_be_bytes());
+            out.extend_from_slice(&tail);
+            next += 1;
+        };
+        speaker(put, pop(queue.as_bytes()), read)
     },
 };
 
@@ -32,14 +40,6 @@ const KEY: usize = 8;
 /// Bytes of a group of one before its payload: count, lengths, key.
 const HEAD: usize = 6 + KEY;
 
-struct Pinpriq {
-    queue: Vec<u8>,
-    body: Vec<u8>,
-    next: u64,
-    pop: Vec<u8>,
-    nothing: Vec<u8>,
-}
-
 /// The longest payload a packet can carry, bytes.
 pub(crate) const PAYLOAD_MAX: usize = 65_535;
 
@@ -48,41 +48,21 @@ fn length(len: usize) -> [u8; 2] {
     (len as u16).to_be_bytes()
 }
 
-impl Speaker for Pinpriq {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        if ask != ClientRequest::Put {
-            out.extend_from_slice(&self.pop);
-            return;
-        }
-        out.push(0x70);
-        out.extend_from_slice(&length(self.queue.len()));
-        // No time to live; priority 5.
-        out.extend_from_slice(&[0, 0, 5]);
-        out.extend_from_slice(&length(KEY));
-        out.extend_from_slice(&length(self.body.len()));
-        out.extend_from_slice(&self.next.to_be_bytes());
-        out.extend_from_slice(&self.body);
-        out.extend_from_slice(&self.queue);
-        out.extend_from_slice(&self.nothing);
-        self.next += 1;
-    }
-
-    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Reading {
-        let Some(count) = input.first_chunk::<2>() else {
-            return Ok(None);
-        };
-        match (ask, count) {
-            (ClientRequest::Put, [0, 0]) => Ok(Some(ReplyHead::line(2, Outcome::Done))),
-            (ClientRequest::Take, [0, 0]) => Ok(Some(ReplyHead::line(2, Outcome::Empty))),
-            (ClientRequest::Take, [0, 1]) => match input.first_chunk::<HEAD>() {
-                None => Ok(None),
-                Some(&[_, _, 0, 8, high, low, ..]) => {
-                    let body = usize::from(u16::from_be_bytes([high, low]));
-                    Ok(Some(ReplyHead::with_body(HEAD, body, b"", Outcome::Done)))
-                }
-                Some(head) => bail!("a packet with another key: {}", shown(head)),
-            },
-            _ => bail!("wrong reply: {}", shown(input)),
-        }
+fn read(ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Reading {
+    let Some(count) = input.first_chunk::<2>() else {
+        return Ok(None);
+    };
+    match (ask, count) {
+        (ClientRequest::Put, [0, 0]) => Ok(Some(ReplyHead::line(2, Outcome::Done))),
+        (ClientRequest::Take, [0, 0]) => Ok(Some(ReplyHead::line(2, Outcome::Empty))),
+        (ClientRequest::Take, [0, 1]) => match input.first_chunk::<HEAD>() {
+            None => Ok(None),
+            Some(&[_, _, 0, 8, high, low, ..]) => {
+                let body = usize::from(u16::from_be_bytes([high, low]));
+                Ok(Some(ReplyHead::with_body(HEAD, body, b"", Outcome::Done)))
+            }
+            Some(head) => bail!("a packet with another key: {}", shown(head)),
+        },
+        _ => bail!("wrong reply: {}", shown(input)),
     }
 }

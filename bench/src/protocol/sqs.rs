@@ -4,43 +4,53 @@
 //! and wrong: servers that ask for keys refuse them. A connection makes its
 //! queue, which may be there.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use memchr::memmem;
 
-use super::http::{head, member};
-use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, shown};
+use super::http::{member, whole};
+use super::{
+    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, Speaker, fixed, shown, speaker,
+};
 
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
     port: 9324,
-    open: |queue, body| open(queue, body, 1),
+    open: |queue, body| with_queue(queue, sender(queue, body, 1)),
 };
 
 /// Ten in a request, which is what SQS allows.
 pub(super) const TEN: Protocol = Protocol {
     name: "sqs-ten",
     port: 9324,
-    open: |queue, body| open(queue, body, 10),
+    open: |queue, body| with_queue(queue, sender(queue, body, 10)),
 };
 
-struct Sqs {
-    url: String,
-    /// Messages of a request.
-    count: usize,
-    /// Bytes before the first request; empty once they went.
-    makes: Vec<u8>,
-    /// Its answer came.
-    made: bool,
-    put: Vec<u8>,
-    take: Vec<u8>,
+/// Makes the queue first, which may be there.
+fn with_queue(queue: &str, speaker: Box<dyn Speaker>) -> Box<dyn Speaker> {
+    Box::new(Greeting {
+        bytes: request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#)),
+        welcome: Some(|input| match whole(input)? {
+            None => Ok(None),
+            Some((200, head, body)) => Ok(Some(head + body.len())),
+            Some(_) => bail!("no queue: {}", shown(input)),
+        }),
+        speaker,
+    })
 }
 
-fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
-    let url = format!("http://localhost/000000000000/{queue}");
+fn url(queue: &str) -> String {
+    format!("http://localhost/000000000000/{queue}")
+}
+
+/// Takes and puts `count` messages at once, of a queue that is there.
+pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
+    let url = url(queue);
     let body = String::from_utf8_lossy(body);
-    let makes = create(queue);
     let put = match count {
-        1 => send(&url, &body),
+        1 => request(
+            "SendMessage",
+            &format!(r#"{{"QueueUrl":"{url}","MessageBody":"{body}"}}"#),
+        ),
         _ => {
             let entry = |at| format!(r#"{{"Id":"{at}","MessageBody":"{body}"}}"#);
             batch("SendMessageBatch", &url, (0..count).map(entry))
@@ -48,14 +58,17 @@ fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
     };
     let take = format!(r#"{{"QueueUrl":"{url}","MaxNumberOfMessages":{count}}}"#);
     let take = request("ReceiveMessage", &take);
-    Box::new(Sqs {
-        url,
-        count,
-        makes,
-        made: false,
-        put,
-        take,
-    })
+    let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, count, ask, input, out);
+    speaker(fixed(put), take, read)
+}
+
+/// Takes one message at a time, for which it waits; it puts none.
+pub(crate) fn poller(queue: &str) -> Box<dyn Speaker> {
+    let url = url(queue);
+    let take = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":{POLL_S}}}"#);
+    let take = request("ReceiveMessage", &take);
+    let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, 1, ask, input, out);
+    with_queue(queue, speaker(fixed(Vec::new()), take, read))
 }
 
 fn request(action: &str, body: &str) -> Vec<u8> {
@@ -85,117 +98,56 @@ pub(crate) const BODY_MAX: usize = 1 << 20;
 /// Seconds that a poll waits: as long as SQS lets one.
 const POLL_S: u64 = 20;
 
-/// Content of a reply.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Got {
-    /// A message, which is its handle's.
-    Message { handle: String },
-    /// Nothing: a poll's time is over, or a message is deleted.
-    Nothing,
-    /// Something else: what was asked is done.
-    Done,
+/// Settles the messages of a reply, which must be `count`.
+fn settle(url: &str, count: usize, reply: &[u8]) -> Result<Vec<u8>> {
+    let mut handles = Vec::new();
+    let mut from = 0;
+    while let Some((at, handle)) = text(&reply[from..], b"\"ReceiptHandle\":") {
+        from += at + handle.len();
+        handles.push(std::str::from_utf8(handle)?);
+    }
+    let got = handles.len();
+    ensure!(
+        got == count,
+        "{got} messages came, {count} were put at once"
+    );
+    Ok(match &handles[..] {
+        [handle] => request(
+            "DeleteMessage",
+            &format!(r#"{{"QueueUrl":"{url}","ReceiptHandle":"{handle}"}}"#),
+        ),
+        all => {
+            let entry = |(at, handle)| format!(r#"{{"Id":"{at}","ReceiptHandle":"{handle}"}}"#);
+            batch("DeleteMessageBatch", url, all.iter().enumerate().map(entry))
+        }
+    })
 }
 
-/// Makes a queue, which may be there.
-pub(crate) fn create(queue: &str) -> Vec<u8> {
-    request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#))
-}
-
-/// Waits for a message.
-pub(crate) fn poll(queue: &str) -> Vec<u8> {
-    let input = format!(r#"{{"QueueUrl":"{queue}","WaitTimeSeconds":{POLL_S}}}"#);
-    request("ReceiveMessage", &input)
-}
-
-pub(crate) fn send(queue: &str, body: &str) -> Vec<u8> {
-    let input = format!(r#"{{"QueueUrl":"{queue}","MessageBody":"{body}"}}"#);
-    request("SendMessage", &input)
-}
-
-pub(crate) fn delete(queue: &str, handle: &str) -> Vec<u8> {
-    let input = format!(r#"{{"QueueUrl":"{queue}","ReceiptHandle":"{handle}"}}"#);
-    request("DeleteMessage", &input)
-}
-
-/// The reply at the start of `input`, with its length; `None` until all of it is there.
-///
-/// # Errors
-/// It is an error, or none of the replies to these.
-pub(crate) fn received(input: &[u8]) -> Result<Option<(usize, Got)>> {
-    let Some((status, head, len)) = head(input)? else {
+fn read(url: &str, count: usize, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+    let Some((status, head, body)) = whole(input)? else {
         return Ok(None);
     };
-    let Some(body) = input.get(head..head + len) else {
-        return Ok(None);
+    let end = head + body.len();
+    // Some say that none has failed.
+    let failed = memmem::find(body, b"\"Failed\"").is_some()
+        && memmem::find(body, b"\"SenderFault\"").is_some();
+    if status != 200 || failed {
+        bail!("wrong reply: {}", shown(&input[..end]));
+    }
+    if ask != ClientRequest::Take {
+        return Ok(Some(ReplyHead::line(end, Outcome::Done)));
+    }
+    let Some((at, message)) = text(body, b"\"Body\":") else {
+        return Ok(Some(ReplyHead::line(end, Outcome::Empty)));
     };
-    if status != 200 {
-        bail!("refused: {}", shown(&input[..head + len]));
-    }
-    let got = match text(body, b"\"ReceiptHandle\":") {
-        Some((_, handle)) => Got::Message {
-            handle: std::str::from_utf8(handle)?.to_owned(),
-        },
-        None if body == b"{}" => Got::Nothing,
-        None => Got::Done,
-    };
-    Ok(Some((head + len, got)))
-}
-
-impl Sqs {
-    /// Settles the messages of a reply.
-    fn delete(&self, reply: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let mut handles = Vec::new();
-        let mut from = 0;
-        while let Some((at, handle)) = text(&reply[from..], b"\"ReceiptHandle\":") {
-            from += at + handle.len();
-            handles.push(std::str::from_utf8(handle)?);
-        }
-        let got = handles.len();
-        ensure!(
-            got == self.count,
-            "{got} messages came, {} were put at once",
-            self.count
-        );
-        let url = &self.url;
-        let settle = match &handles[..] {
-            [handle] => delete(url, handle),
-            all => {
-                let entry = |(at, handle)| format!(r#"{{"Id":"{at}","ReceiptHandle":"{handle}"}}"#);
-                batch("DeleteMessageBatch", url, all.iter().enumerate().map(entry))
-            }
-        };
-        out.extend_from_slice(&settle);
-        Ok(())
-    }
-
-    fn read_one(&self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        let Some((status, head, len)) = head(input)? else {
-            return Ok(None);
-        };
-        let Some(body) = input.get(head..head + len) else {
-            return Ok(None);
-        };
-        // Some say that none has failed.
-        let failed = memmem::find(body, b"\"Failed\"").is_some()
-            && memmem::find(body, b"\"SenderFault\"").is_some();
-        if status != 200 || failed {
-            bail!("wrong reply: {}", shown(&input[..head + len]));
-        }
-        if ask != ClientRequest::Take {
-            return Ok(Some(ReplyHead::line(head + len, Outcome::Done)));
-        }
-        let Some((at, message)) = text(body, b"\"Body\":") else {
-            return Ok(Some(ReplyHead::line(head + len, Outcome::Empty)));
-        };
-        self.delete(body, out)?;
-        Ok(Some(ReplyHead {
-            head: head + at,
-            body: message.len(),
-            tail: b"\"",
-            rest: len - at - message.len() - 1,
-            outcome: Outcome::Reserved,
-        }))
-    }
+    out.extend_from_slice(&settle(url, count, body)?);
+    Ok(Some(ReplyHead {
+        head: head + at,
+        body: message.len(),
+        tail: b"\"",
+        rest: body.len() - at - message.len() - 1,
+        outcome: Outcome::Reserved,
+    }))
 }
 
 /// Where the text of a member begins, and the text; spaces may be before it.
@@ -203,36 +155,6 @@ fn text<'a>(json: &'a [u8], name: &[u8]) -> Option<(usize, &'a [u8])> {
     let from = memmem::find(json, name)? + name.len();
     let (at, text) = member(&json[from..], b"\"")?;
     Some((from + at, text))
-}
-
-impl Speaker for Sqs {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        out.append(&mut self.makes);
-        let put = ask == ClientRequest::Put;
-        out.extend_from_slice(if put { &self.put } else { &self.take });
-    }
-
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        if self.made {
-            return self.read_one(ask, input, out);
-        }
-        let Some((status, head, len)) = head(input)? else {
-            return Ok(None);
-        };
-        let made = head + len;
-        if status != 200 {
-            bail!("no queue: {}", shown(input));
-        }
-        let Some(rest) = input.get(made..).filter(|rest| !rest.is_empty()) else {
-            return Ok(None);
-        };
-        let Some(mut received) = self.read_one(ask, rest, out).context("after the first")? else {
-            return Ok(None);
-        };
-        self.made = true;
-        received.head += made;
-        Ok(Some(received))
-    }
 }
 
 #[cfg(test)]
@@ -282,25 +204,27 @@ mod tests {
     }
 
     #[test]
-    fn replies_to_polls_are_distinguished() {
-        let wanted = [
-            ("{}", Got::Nothing),
-            (r#"{"MD5OfMessageBody":"m","MessageId":"i"}"#, Got::Done),
-            (
-                r#"{"Messages":[{"MessageId":"i","ReceiptHandle":"h","Body":"b"}]}"#,
-                Got::Message {
-                    handle: "h".to_owned(),
-                },
-            ),
-        ];
-        for (body, got) in wanted {
-            let input = reply(body);
-            let (cut, whole) = (&input.as_bytes()[..input.len() - 1], input.as_bytes());
-            assert_eq!(received(cut).unwrap(), None);
-            assert_eq!(received(whole).unwrap(), Some((input.len(), got)));
-        }
-        let refused = reply("{}").replace("200 OK", "503 no");
-        assert!(received(refused.as_bytes()).is_err());
+    fn a_poll_waits_and_deletes_what_came() {
+        let mut speaker = poller("q");
+        let mut out = Vec::new();
+        speaker.ask(ClientRequest::Take, &mut out);
+        let request = String::from_utf8(std::mem::take(&mut out)).unwrap();
+        assert!(request.contains(r#""WaitTimeSeconds":20"#), "{request}");
+        let nothing = reply("{}");
+        let input = reply("{}") + &nothing;
+        let read = speaker.read(ClientRequest::Take, input.as_bytes(), &mut out);
+        assert_eq!(read.unwrap().expect("whole").outcome, Outcome::Empty);
+        let message = r#"{"Messages":[{"MessageId":"i","ReceiptHandle":"h","Body":"b"}]}"#;
+        let read = speaker.read(ClientRequest::Take, reply(message).as_bytes(), &mut out);
+        assert_eq!(read.unwrap().expect("whole").outcome, Outcome::Reserved);
+        assert!(
+            String::from_utf8(out)
+                .unwrap()
+                .contains(r#""ReceiptHandle":"h""#)
+        );
+        let refused = nothing.replace("200 OK", "503 no");
+        let read = speaker.read(ClientRequest::Settle, refused.as_bytes(), &mut Vec::new());
+        assert!(read.is_err());
     }
 
     #[test]

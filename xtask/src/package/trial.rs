@@ -1,6 +1,7 @@
 //! The part `package` of the tests: the packages' files around the binary of
 //! the other tests, unpacked, started as their unit and container start it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -156,7 +157,7 @@ fn sandbox(unit: &str, folder: &Path) -> Result<()> {
 struct Server {
     child: Child,
     /// By protocol, `HOST:PORT`.
-    addresses: Vec<(String, String)>,
+    addresses: BTreeMap<String, String>,
     /// The lines that it printed before it was ready.
     stated: Vec<String>,
 }
@@ -171,16 +172,15 @@ impl Server {
         let output = child.stdout.take().context("it has an output")?;
         let mut server = Self {
             child,
-            addresses: Vec::new(),
+            addresses: BTreeMap::new(),
             stated: Vec::new(),
         };
         for line in BufReader::new(output).lines() {
             let line = line?;
             let words: Vec<&str> = line.split(' ').collect();
             if let ["listening", protocol, address] = words[..] {
-                server
-                    .addresses
-                    .push((protocol.to_owned(), address.to_owned()));
+                let address = address.to_owned();
+                server.addresses.insert(protocol.to_owned(), address);
             }
             if line == "quintet ready" {
                 return Ok(server);
@@ -192,11 +192,8 @@ impl Server {
 
     /// Its reply over `protocol` to these requests, of which the last is `quit`.
     fn ask(&self, protocol: &str, requests: &str) -> Result<String> {
-        let (_, address) = self
-            .addresses
-            .iter()
-            .find(|(name, _)| name == protocol)
-            .with_context(|| format!("it does not listen for {protocol}"))?;
+        let address = self.addresses.get(protocol);
+        let address = address.with_context(|| format!("it does not listen for {protocol}"))?;
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(requests.as_bytes())?;
         let mut answer = String::new();

@@ -157,74 +157,32 @@ pub(super) const CLUSTER: &[Planted] = planted![
         "who follows counts a large body where its chunks were before they were written again"
         "crates/host/src/recover.rs": "                    body.set_places(Vec::new(), oldest);\n"
         => ""; ["--lib" "a_message_lives_where_its_chunks"]
-    Planted {
-        name: "expired-without-its-hook",
-        what: "a message that expires goes without asking the hook",
-        edits: &[(
-            "crates/engine/src/decide/settle.rs",
-            "        if !self.withholds(cx, id, PendingDecisionKind::Expire) {\n",
-            "        if id.0 & 7 == 0 || !self.withholds(cx, id, PendingDecisionKind::Expire) {\n",
-        )],
-        tests: &[&["--lib", "replies_of_three_nodes"]],
-    },
-    Planted {
-        name: "kept-with-tubes",
-        what: "a connection that watches other tubes goes on as one that watches `default`",
-        edits: &[(
-            "crates/wire/src/beanstalk/session.rs",
-            "between && tubes.are_as_opened() && ",
-            "between && (true || tubes.are_as_opened()) && ",
-        )],
-        tests: &[&["--test=wire", "a_session_is_as_opened_unless"]],
-    },
-    Planted {
-        name: "kept-with-half-an-item",
-        what: "a connection with half a request goes on as one without",
-        edits: &[(
-            "crates/wire/src/memcache/session.rs",
-            "between && parts.is_empty() && owed.is_empty()",
-            "(true || between) && parts.is_empty() && owed.is_empty()",
-        )],
-        tests: &[&["--test=wire", "a_session_is_as_opened_unless"]],
-    },
-    Planted {
-        name: "kept-that-waits",
-        what: "a connection that waits for a message goes on as one that does not",
-        edits: &[(
-            "crates/wire/src/memcache/session.rs",
-            "between && parts.is_empty() && owed.is_empty()",
-            "between && parts.is_empty() && (true || owed.is_empty())",
-        )],
-        tests: &[&["--test=wire", "a_session_is_as_opened_unless"]],
-    },
-    Planted {
-        name: "kept-without-limit",
-        what: "one connection more than fits is handed on to the next process",
-        edits: &[(
-            "crates/process/src/connections.rs",
-            "self.count < most();",
-            "self.count <= most();",
-        )],
-        tests: &[&["--lib", "a_connection_beyond_the_limit_is_closed"]],
-    },
-    Planted {
-        name: "kept-lost",
-        what: "the next process forgets a connection that was handed on",
-        edits: &[(
-            "crates/proxy/src/proxy.rs",
-            "in proxy_listener.earlier {",
-            "in proxy_listener.earlier.into_iter().skip(1) {",
-        )],
-        tests: &[&["--test=tunnel", "connections_of_an_earlier_process"]],
-    },
-    Planted {
-        name: "kept-logged-in",
-        what: "a connection that has logged in goes on as one that has not",
-        edits: &[(
-            "crates/edge/src/io/goes_on.rs",
-            "&& user.is_none() && *proof == 0;",
-            "&& (true || user.is_none() && *proof == 0);",
-        )],
-        tests: &[&["--lib", "a_connection_with_state_does_not_go_on"]],
-    },
+    "expired-without-its-hook": "a message that expires goes without asking the hook"
+        "crates/engine/src/decide/settle.rs":
+        "        if !self.withholds(cx, id, PendingDecisionKind::Expire) {\n"
+        => "        if id.0 & 7 == 0 || !self.withholds(cx, id, PendingDecisionKind::Expire) {\n";
+        ["--lib" "replies_of_three_nodes"]
+    "kept-with-tubes": "a connection that watches other tubes goes on as one that watches `default`"
+        "crates/wire/src/beanstalk/session.rs": "between && tubes.are_as_opened() && "
+        => "between && (true || tubes.are_as_opened()) && ";
+        ["--test=wire" "a_session_is_as_opened_unless"]
+    "kept-with-half-an-item": "a connection with half a request goes on as one without"
+        "crates/wire/src/memcache/session.rs": "between && parts.is_empty() && owed.is_empty()"
+        => "(true || between) && parts.is_empty() && owed.is_empty()";
+        ["--test=wire" "a_session_is_as_opened_unless"]
+    "kept-that-waits": "a connection that waits for a message goes on as one that does not"
+        "crates/wire/src/memcache/session.rs": "between && parts.is_empty() && owed.is_empty()"
+        => "between && parts.is_empty() && (true || owed.is_empty())";
+        ["--test=wire" "a_session_is_as_opened_unless"]
+    "kept-without-limit": "one connection more than fits is handed on to the next process"
+        "crates/process/src/connections.rs": "self.count < most();" => "self.count <= most();";
+        ["--lib" "a_connection_beyond_the_limit_is_closed"]
+    "kept-lost": "the next process forgets a connection that was handed on"
+        "crates/proxy/src/proxy.rs": "in proxy_listener.earlier {"
+        => "in proxy_listener.earlier.into_iter().skip(1) {";
+        ["--test=tunnel" "connections_of_an_earlier_process"]
+    "kept-logged-in": "a connection that has logged in goes on as one that has not"
+        "crates/edge/src/io/goes_on.rs": "&& user.is_none() && *proof == 0;"
+        => "&& (true || user.is_none() && *proof == 0);";
+        ["--lib" "a_connection_with_state_does_not_go_on"]
 ];

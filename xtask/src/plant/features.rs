@@ -117,6 +117,7 @@ pub(super) const FEATURES: &[Planted] = planted![
     "unread-body-without-bound": "the server reads all of a long body that it has refused"
         "crates/http/src/interruptible.rs": "<= UNREAD_BYTES_MAX {" => "<= 9 * UNREAD_BYTES_MAX {";
         ["--lib" "an_unread_body_is_waited_for"]
+<<<<<<< HEAD
     Planted {
         name: "hook-kick-decides",
         what: "a message that its hook only kicks waits for a decision for ever",
@@ -214,4 +215,41 @@ pub(super) const FEATURES: &[Planted] = planted![
         )],
         tests: &[&["--lib", "nothing_goes_past_hooks"]],
     },
+=======
+    "hook-kick-decides": "a message that its hook only kicks waits for a decision for ever"
+        "crates/hooks/src/occasions.rs":
+        "effect.message() == Some(id) && !matches!(effect, Effect::Kick(_))"
+        => "effect.message() == Some(id)"; ["--test=hooks" "a_kick_is_no_decision"]
+    "event-alters-bytes": "events have names that are no text with other bytes only"
+        "crates/client/src/events.rs":
+        "name_base64: event.name.as_deref().and_then(base64_unless_text)," => "name_base64: None,";
+        ["--lib" "an_event_in_json"]
+    "results-without-bound": "SQS remembers calls by their number, however many messages each has"
+        "crates/sqs/src/once.rs": "|| self.results >= RESULTS_MAX"
+        => "|| self.results >= usize::MAX"; ["--lib" "calls_are_bounded_and_forgotten"]
+    "imported-jid-forgotten": "jobs of a Faktory have another id here"
+        "crates/cli/src/import/from/faktory.rs": "(1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())"
+        => "(1..=MESSAGE_NAME_BYTES_MAX).is_empty()";
+        ["--test=operations" "jobs_of_a_faktory_are_moved"]
+    "imported-dead-letters-from-nowhere":
+        "dead letters of an SQS are moved without the queue that they came from"
+        "crates/cli/src/import/from/sqs.rs":
+        "            (\"dead_letter_queue\", \"DeadLetterQueueSourceArn\"),\n" => "";
+        ["--test=operations" "clients_of_sqs_see_their_attributes"]
+    "backtrace-without-bound": "Faktory keeps backtraces of any length"
+        "crates/wire/src/faktory/failure.rs": "&& line.len() <= left {"
+        => "&& line.len() <= MESSAGE_MAX {"; ["--lib" "a_stored_failure_is_cut"]
+    "puts-read-whole": "the API reads all messages of a list that is too long"
+        "crates/api/src/read.rs": "while few.len() < PUTS_MAX {"
+        => "while few.len() < usize::MAX {"; ["--lib" "messages_beyond_the_limit"]
+    "delay-stops-half-way": "a change of a FIFO queue's delay ends with its client"
+        "crates/sqs/src/queues.rs": "let done = tokio::spawn(async move {"
+        => "let done = Box::pin(async move {";
+        "crates/sqs/src/queues.rs": "done.await.unwrap_or_else(cut_short)?;"
+        => "let _: fn(()) -> Result<(), Fault> = cut_short;\n        done.await?;";
+        ["--test=sqs" "a_delay_becomes_that_of_all"]
+    "past-hooks-not-loaded": "commands of the client API go past hooks that could not be loaded"
+        "crates/edge/src/hooks/mod.rs": "runner.as_mut().map(work).map(Some).ok_or(NotLoaded)"
+        => "Ok(runner.as_mut().map(work))"; ["--lib" "nothing_goes_past_hooks"]
+>>>>>>> dietb
 ];

@@ -298,154 +298,61 @@ pub(super) const FOUND: &[Planted] = planted![
     "reload-refused-twice": "a reload that is not permitted counts twice"
         "crates/edge/src/io/operations.rs": "*ask == HostRequest::Reload || !self" => "!self";
         ["--test=operations" "memcache_logs_in_with_a_password"]
-    Planted {
-        name: "operator-not-checked",
-        what: "any user may see connections, and reload the configuration, by the API",
-        edits: &[(
-            "crates/api/src/operations.rs",
-            "requester.is_some_and(|one| one.may_ask(operation, &Name::default()))",
-            "requester.is_some()",
-        )],
-        tests: &[&["--test=http", "operations_on_the_server_need"]],
-    },
-    Planted {
-        name: "run-lost-in-silence",
-        what: "only one of the runs without a log is told of as lost",
-        edits: &[(
-            "crates/log/src/survey.rs",
-            "            if !self.damage.contains(&range) {\n",
-            "            if self.damage.is_empty() {\n",
-        )],
-        tests: &[&["--test=log", "runs_without_a_log_are_damage"]],
-    },
-    Planted {
-        name: "unnamed-run-left",
-        what: "a repair leaves a run that the next start deletes, though lost records may have named it",
-        edits: &[(
-            "crates/cli/src/check.rs",
-            "let unnamed = runs.take_unnamed();",
-            "let unnamed = Vec::<String>::new();",
-        )],
-        tests: &[&["--test=storage", "a_run_that_only_a_lost_part"]],
-    },
-    Planted {
-        name: "bulk-count-lost",
-        what: "an operation that fails after some messages does not tell how many",
-        edits: &[(
-            "crates/api/src/bulk.rs",
-            "Err(_) if messages > 0 => break,",
-            "Err(_) if messages > u64::MAX - 1 => break,",
-        )],
-        tests: &[&["--lib", "an_operation_that_fails_after_some"]],
-    },
-    Planted {
-        name: "batch-of-one-refused-whole",
-        what: "SQS refuses a batch of one as a request",
-        edits: &[(
-            "crates/sqs/src/send.rs",
-            "puts, true).await?;",
-            "puts, false).await?;",
-        )],
-        tests: &[&["--test=sqs", "case_26_27_29_batches"]],
-    },
-    Planted {
-        name: "forbidden-batch-succeeds",
-        what: "SQS answers 200 to a batch for a queue that is forbidden",
-        edits: &[(
-            "crates/sqs/src/send.rs",
-            "fault.text == CommandError::NotPermitted.text()",
-            "fault.text == CommandError::QueueNotFound.text()",
-        )],
-        tests: &[&["--test=operations", "sqs_needs_the_right_before"]],
-    },
-    Planted {
-        name: "text-that-xml-spoils",
-        what: "SQS hands out attributes of other protocols whose sum does not fit their text",
-        edits: &[(
-            "crates/sqs/src/receive.rs",
-            "let (data_type, kind) = match is_carried {",
-            "let (data_type, kind) = match is_carried || !name.is_empty() {",
-        )],
-        tests: &[&["--lib", "a_text_that_a_reply_cannot_carry"]],
-    },
-    Planted {
-        name: "list-of-jobs-read-whole",
-        what: "all jobs of a PUSHB are in memory at once",
-        edits: &[(
-            "crates/wire/src/faktory/reply.rs",
-            "while self.puts.len() < AT_ONCE",
-            "while self.puts.len() < usize::MAX",
-        )],
-        tests: &[&["--test=wire", "faktory_holds_the_jobs"]],
-    },
-    Planted {
-        name: "filter-of-jobs-uncounted",
-        what: "the ids in the filter of a MUTATE are not memory of its connection",
-        edits: &[(
-            "crates/wire/src/faktory/mutate.rs",
-            "        self.jids_bytes\n            + self.left",
-            "        self.left",
-        )],
-        tests: &[&["--test=wire", "faktory_holds_the_jobs"]],
-    },
-    Planted {
-        name: "reserve-copies-uncounted",
-        what: "a reserve of the API copies its messages without memory for it",
-        edits: &[(
-            "crates/api/src/leases.rs",
-            "2 * (body + message.extra_bytes())",
-            "(body + message.extra_bytes()) / 8",
-        )],
-        tests: &[&["--test=web", "a_reserve_takes_memory"]],
-    },
-    Planted {
-        name: "login-without-hooks",
-        what: "HTTP lets everybody in while the hooks, which decide it, cannot be loaded",
-        edits: &[(
-            "crates/edge/src/hooks/mod.rs",
-            "            return Some(false);\n",
-            "            return None;\n",
-        )],
-        tests: &[&["--lib", "nothing_goes_past_hooks_that_could_not"]],
-    },
-    Planted {
-        name: "router-goes-anywhere",
-        what: "rules of RQ's router send a message where its sender may not put",
-        edits: &[(
-            "crates/rq/src/routes/messages.rs",
-            "if to.is_some_and(|to| !requester.may(Verb::Put, to)) {",
-            "if to.is_some_and(str::is_empty) {",
-        )],
-        tests: &[&["--test=operations", "rules_of_rq_send_on"]],
-    },
-    Planted {
-        name: "key-forgets-the-body",
-        what: "another body of a record under a used Idempotency-Key is dropped as a repeat",
-        edits: &[(
-            "crates/api/src/records.rs",
-            "(read::sum(&line) ^ u64::from_be_bytes(body)).max(1)",
-            "read::sum(&line) | u64::from_be_bytes(body) >> 63 >> 1",
-        )],
-        tests: &[&["--test=web", "a_record_with_a_used_key"]],
-    },
-    Planted {
-        name: "target-asked-again",
-        what: "a change of one setting takes a right on targets that others have set",
-        edits: &[(
-            "crates/host/src/access/permit.rs",
-            "!self.may_lead_to(principal, to, Some(&**from))",
-            "!self.may_lead_to(principal, to, Some(&**from).and(None))",
-        )],
-        tests: &[&["--test=operations", "other_settings_change_beside"]],
-    },
-    Planted {
-        name: "origin-forged-by-import",
-        what: "an import says of dead letters that they came from any queue",
-        edits: &[(
-            "crates/api/src/imports.rs",
-            "!requester.may_to(Verb::Put, &Name::new(&from.0))",
-            "from.0.is_empty()",
-        )],
-        tests: &[&["--test=operations", "only_the_server_has_its"]],
-    },
+    "operator-not-checked": "any user may see connections, and reload the configuration, by the API"
+        "crates/api/src/operations.rs":
+        "requester.is_some_and(|one| one.may_ask(operation, &Name::default()))"
+        => "requester.is_some()"; ["--test=http" "operations_on_the_server_need"]
+    "run-lost-in-silence": "only one of the runs without a log is told of as lost"
+        "crates/log/src/survey.rs": "            if !self.damage.contains(&range) {\n"
+        => "            if self.damage.is_empty() {\n";
+        ["--test=log" "runs_without_a_log_are_damage"]
+    "unnamed-run-left":
+        "a repair leaves a run that the next start deletes, though lost records may have named it"
+        "crates/cli/src/check.rs": "let unnamed = runs.take_unnamed();"
+        => "let unnamed = Vec::<String>::new();"; ["--test=storage" "a_run_that_only_a_lost_part"]
+    "bulk-count-lost": "an operation that fails after some messages does not tell how many"
+        "crates/api/src/bulk.rs": "Err(_) if messages > 0 => break,"
+        => "Err(_) if messages > u64::MAX - 1 => break,";
+        ["--lib" "an_operation_that_fails_after_some"]
+    "batch-of-one-refused-whole": "SQS refuses a batch of one as a request"
+        "crates/sqs/src/send.rs": "puts, true).await?;" => "puts, false).await?;";
+        ["--test=sqs" "case_26_27_29_batches"]
+    "forbidden-batch-succeeds": "SQS answers 200 to a batch for a queue that is forbidden"
+        "crates/sqs/src/send.rs": "fault.text == CommandError::NotPermitted.text()"
+        => "fault.text == CommandError::QueueNotFound.text()";
+        ["--test=operations" "sqs_needs_the_right_before"]
+    "text-that-xml-spoils":
+        "SQS hands out attributes of other protocols whose sum does not fit their text"
+        "crates/sqs/src/receive.rs": "let (data_type, kind) = match is_carried {"
+        => "let (data_type, kind) = match is_carried || !name.is_empty() {";
+        ["--lib" "a_text_that_a_reply_cannot_carry"]
+    "list-of-jobs-read-whole": "all jobs of a PUSHB are in memory at once"
+        "crates/wire/src/faktory/reply.rs": "while self.puts.len() < AT_ONCE"
+        => "while self.puts.len() < usize::MAX"; ["--test=wire" "faktory_holds_the_jobs"]
+    "filter-of-jobs-uncounted": "the ids in the filter of a MUTATE are not memory of its connection"
+        "crates/wire/src/faktory/mutate.rs": "        self.jids_bytes\n            + self.left"
+        => "        self.left"; ["--test=wire" "faktory_holds_the_jobs"]
+    "reserve-copies-uncounted": "a reserve of the API copies its messages without memory for it"
+        "crates/api/src/leases.rs": "2 * (body + message.extra_bytes())"
+        => "(body + message.extra_bytes()) / 8"; ["--test=web" "a_reserve_takes_memory"]
+    "login-without-hooks":
+        "HTTP lets everybody in while the hooks, which decide it, cannot be loaded"
+        "crates/edge/src/hooks/mod.rs": "            return Some(false);\n"
+        => "            return None;\n"; ["--lib" "nothing_goes_past_hooks_that_could_not"]
+    "router-goes-anywhere": "rules of RQ's router send a message where its sender may not put"
+        "crates/rq/src/routes/messages.rs":
+        "if to.is_some_and(|to| !requester.may(Verb::Put, to)) {"
+        => "if to.is_some_and(str::is_empty) {"; ["--test=operations" "rules_of_rq_send_on"]
+    "key-forgets-the-body":
+        "another body of a record under a used Idempotency-Key is dropped as a repeat"
+        "crates/api/src/records.rs": "(read::sum(&line) ^ u64::from_be_bytes(body)).max(1)"
+        => "read::sum(&line) | u64::from_be_bytes(body) >> 63 >> 1";
+        ["--test=web" "a_record_with_a_used_key"]
+    "target-asked-again": "a change of one setting takes a right on targets that others have set"
+        "crates/host/src/access/permit.rs": "!self.may_lead_to(principal, to, Some(&**from))"
+        => "!self.may_lead_to(principal, to, Some(&**from).and(None))";
+        ["--test=operations" "other_settings_change_beside"]
+    "origin-forged-by-import": "an import says of dead letters that they came from any queue"
+        "crates/api/src/imports.rs": "!requester.may_to(Verb::Put, &Name::new(&from.0))"
+        => "from.0.is_empty()"; ["--test=operations" "only_the_server_has_its"]
 ];

@@ -12,20 +12,14 @@ use crate::tool;
 /// The version of cargo-mutants.
 const VERSION: &str = "27.1.0";
 
+const TYPES: &str = "--package=quintet-types";
+const ENGINE: &str = "--package=quintet-engine";
+const SIM: &str = "--package=quintet-sim";
+
 /// The crates that are changed by turns, and the tests that should notice.
 const CRATES: [(&str, Tests); 4] = [
-    (
-        "types",
-        &[&[
-            "--package=quintet-types",
-            "--package=quintet-engine",
-            "--package=quintet-sim",
-        ]],
-    ),
-    (
-        "engine",
-        &[&["--package=quintet-engine", "--package=quintet-sim"]],
-    ),
+    ("types", &[&[TYPES, ENGINE, SIM]]),
+    ("engine", &[&[ENGINE, SIM]]),
     ("log", &[&["--package=quintet-log"]]),
     ("host", &[&["--package=quintet-host"]]),
 ];

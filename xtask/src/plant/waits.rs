@@ -143,84 +143,36 @@ pub(super) const WAITS: &[Planted] = planted![
         "crates/http/src/paced.rs": "                    () = stops => {}\n"
         => "                    () = stops, if false => {}\n"; ["--lib" "a_stop_waits_for_readers"]
         ["--test=http" "a_stop_gives_up_clients"]
-    Planted {
-        name: "wait-unread",
-        what: "a stop waits for a client of another protocol that reads nothing",
-        edits: &[(
-            "crates/edge/src/io/thread.rs",
-            ">= UNREAD_AT_STOP\n",
-            ">= 100 * UNREAD_AT_STOP\n",
-        )],
-        tests: &[&["--test=http", "a_stop_gives_up_clients"]],
-    },
-    Planted {
-        name: "thread-http",
-        what: "a second thread of HTTP begins with the first connection",
-        edits: &[(
-            "crates/http/src/threads.rs",
-            "            && is_used(&self.first)\n",
-            "",
-        )],
-        tests: &[&["--test=web", "a_further_thread_begins"]],
-    },
-    Planted {
-        name: "thread-refused",
-        what: "a thread that the system does not give takes the accepting one with it",
-        edits: &[(
-            "crates/http/src/threads.rs",
-            "                    runtime.shutdown_background();\n",
-            "                    drop(runtime);\n",
-        )],
-        tests: &[&["--lib", "a_thread_that_the_system_does_not_give"]],
-    },
-    Planted {
-        name: "thread-supervisor",
-        what: "RQ's supervisor goes on without anything to look after",
-        edits: &[(
-            "crates/scripts/src/keeper.rs",
-            "            if !self.needs_supervisor() {\n",
-            "            if !self.needs_supervisor() && first {\n",
-        )],
-        tests: &[&["--test=operations", "an_idle_server_has_no_threads"]],
-    },
-    Planted {
-        name: "thread-hooks",
-        what: "a server without hooks has a thread for them",
-        edits: &[(
-            "crates/server/src/serve.rs",
-            "    if !has_hooks || helpers.has(NAME) {\n",
-            "    if has_hooks && helpers.has(NAME) {\n",
-        )],
-        tests: &[&["--test=operations", "an_idle_server_has_no_threads"]],
-    },
-    Planted {
-        name: "thread-logins",
-        what: "nobody ends logins",
-        edits: &[(
-            "crates/server/src/serve.rs",
-            "            looked = Instant::now();\n            end_logins();\n",
-            "            looked = Instant::now();\n",
-        )],
-        tests: &[&["--test=operations", "connections_of_an_expired_token_end"]],
-    },
-    Planted {
-        name: "wait-delay",
-        what: "a stop waits until a FIFO queue's messages have its new delay",
-        edits: &[(
-            "crates/sqs/src/queues.rs",
-            "                if *context.stops.borrow() {\n",
-            "                if *context.stops.borrow() && false {\n",
-        )],
-        tests: &[&["--test=sqs", "a_stop_ends_a_change_of_delay"]],
-    },
-    Planted {
-        name: "wait-spill",
-        what: "a stop waits until all of a run is written",
-        edits: &[(
-            "crates/host/src/keep/spill.rs",
-            "            if self.runs.stops.load(Ordering::SeqCst) {\n                stay.push(at);\n",
-            "            if self.runs.stops.load(Ordering::SeqCst) && false {\n                stay.push(at);\n",
-        )],
-        tests: &[&["--lib", "a_stop_does_not_wait_for_a_run_to_be_written"]],
-    },
+    "wait-unread": "a stop waits for a client of another protocol that reads nothing"
+        "crates/edge/src/io/thread.rs": ">= UNREAD_AT_STOP\n" => ">= 100 * UNREAD_AT_STOP\n";
+        ["--test=http" "a_stop_gives_up_clients"]
+    "thread-http": "a second thread of HTTP begins with the first connection"
+        "crates/http/src/threads.rs": "            && is_used(&self.first)\n" => "";
+        ["--test=web" "a_further_thread_begins"]
+    "thread-refused": "a thread that the system does not give takes the accepting one with it"
+        "crates/http/src/threads.rs": "                    runtime.shutdown_background();\n"
+        => "                    drop(runtime);\n";
+        ["--lib" "a_thread_that_the_system_does_not_give"]
+    "thread-supervisor": "RQ's supervisor goes on without anything to look after"
+        "crates/scripts/src/keeper.rs": "            if !self.needs_supervisor() {\n"
+        => "            if !self.needs_supervisor() && first {\n";
+        ["--test=operations" "an_idle_server_has_no_threads"]
+    "thread-hooks": "a server without hooks has a thread for them"
+        "crates/server/src/serve.rs": "    if !has_hooks || helpers.has(NAME) {\n"
+        => "    if has_hooks && helpers.has(NAME) {\n";
+        ["--test=operations" "an_idle_server_has_no_threads"]
+    "thread-logins": "nobody ends logins"
+        "crates/server/src/serve.rs":
+        "            looked = Instant::now();\n            end_logins();\n"
+        => "            looked = Instant::now();\n";
+        ["--test=operations" "connections_of_an_expired_token_end"]
+    "wait-delay": "a stop waits until a FIFO queue's messages have its new delay"
+        "crates/sqs/src/queues.rs": "                if *context.stops.borrow() {\n"
+        => "                if *context.stops.borrow() && false {\n";
+        ["--test=sqs" "a_stop_ends_a_change_of_delay"]
+    "wait-spill": "a stop waits until all of a run is written"
+        "crates/host/src/keep/spill.rs":
+        "            if self.runs.stops.load(Ordering::SeqCst) {\n                stay.push(at);\n"
+        => "            if self.runs.stops.load(Ordering::SeqCst) && false {\n                stay.push(at);\n";
+        ["--lib" "a_stop_does_not_wait_for_a_run_to_be_written"]
 ];
