@@ -28,7 +28,7 @@ enum Command {
     /// A cluster beside bare JetStream, on the same servers.
     Cluster(cluster::Args),
     /// A load against one server, as `quintet bench`.
-    Run(quintet_bench::Args),
+    Run(Box<quintet_bench::Args>),
     /// Serve a bare echo on 127.0.0.1: the limit the others are measured against.
     #[command(hide = true)]
     Echo {

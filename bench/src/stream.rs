@@ -5,13 +5,7 @@ use std::net;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-<<<<<<< HEAD
-use either::{Either, for_both};
-use mio::event::Source;
-use mio::net::{TcpStream, UnixStream};
-=======
 use mio::net::TcpStream;
->>>>>>> dietb
 use mio::{Interest, Registry, Token};
 use quintet_tls::{ClientChannel, Scratch};
 
@@ -25,21 +19,6 @@ pub struct Stream {
     channel: Option<Box<ClientChannel>>,
 }
 
-<<<<<<< HEAD
-/// TCP without delay, or a unix socket.
-type Socket = Either<TcpStream, UnixStream>;
-
-impl From<UnixStream> for Stream {
-    fn from(stream: UnixStream) -> Self {
-        Self {
-            socket: Either::Right(stream),
-            channel: None,
-        }
-    }
-}
-
-=======
->>>>>>> dietb
 impl Stream {
     /// Waits for the connection, and for TLS if there is any; nothing else is
     /// sent.
@@ -55,17 +34,7 @@ impl Stream {
                 if let Some(tls) = tls {
                     channel = Some(Box::new(tls.handshake(&mut stream)?));
                 }
-<<<<<<< HEAD
-                stream.set_nonblocking(true)?;
-                Either::Left(TcpStream::from_std(stream))
-            }
-            Target::Unix(path) => {
-                let stream = unix::UnixStream::connect(path)?;
-                stream.set_nonblocking(true)?;
-                Either::Right(UnixStream::from_std(stream))
-=======
                 stream
->>>>>>> dietb
             }
             Target::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
         };
@@ -87,20 +56,10 @@ impl Stream {
 
     /// A connection that nothing was asked of is still open, and silent but
     /// for what TLS says to itself.
-<<<<<<< HEAD
-    pub fn is_open(&mut self) -> bool {
-        if let (Either::Left(stream), Some(_)) = (&self.socket, &self.channel) {
-            let seen = stream.peek(&mut [0]);
-            return match seen {
-                Ok(count) => count > 0,
-                Err(error) => error.kind() == ErrorKind::WouldBlock,
-            };
-=======
     pub fn is_open(&self) -> bool {
         match self.socket.peek(&mut [0]) {
             Ok(count) => count > 0 && self.channel.is_some(),
             Err(error) => error.kind() == ErrorKind::WouldBlock,
->>>>>>> dietb
         }
     }
 
@@ -149,14 +108,6 @@ impl Stream {
             true => Interest::READABLE | Interest::WRITABLE,
             false => Interest::READABLE,
         };
-<<<<<<< HEAD
-        self.source().reregister(registry, token, interest)
-    }
-
-    fn source(&mut self) -> &mut dyn Source {
-        for_both!(&mut self.socket, stream => stream)
-=======
         registry.reregister(&mut self.socket, token, interest)
->>>>>>> dietb
     }
 }

@@ -175,12 +175,15 @@ fn fixed(put: Vec<u8>) -> impl FnMut(&mut Vec<u8>) + Send + 'static {
     move |out: &mut Vec<u8>| out.extend_from_slice(&put)
 }
 
+/// Length of the server's greeting, if all of it is there.
+type Welcome = fn(&[u8]) -> Result<Option<usize>>;
+
 /// A speaker that sends a greeting before the first request.
 struct Greeting {
     /// Empty once it went.
     bytes: Vec<u8>,
     /// Length of its answers, as [`welcome`]; `None` once they came.
-    welcome: Option<fn(&[u8]) -> Result<Option<usize>>>,
+    welcome: Option<Welcome>,
     speaker: Box<dyn Speaker>,
 }
 
