@@ -24,7 +24,7 @@ use crate::{
     ask::ask,
     connect::{ANSWER, Servers, connect, nearest_first},
     error::Error,
-    line::Line,
+    line::{Alive, Line},
     objects::{self, Objects},
     tail::{self, ends},
 };
@@ -56,9 +56,6 @@ pub struct JetStream {
     /// Dropped, the thread ends.
     alive: Alive,
 }
-
-/// Its thread goes on as long as one of these is there.
-pub(crate) type Alive = Arc<tokio::sync::oneshot::Sender<()>>;
 
 struct Inner {
     names: Names,

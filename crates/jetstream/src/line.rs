@@ -37,6 +37,9 @@ const HOME: Duration = Duration::from_secs(60);
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The thread of connections goes on as long as one of these is there.
+pub(crate) type Alive = Arc<tokio::sync::oneshot::Sender<()>>;
+
 /// A connection, and whether its server answers.
 pub(crate) struct Line {
     pub(crate) client: Client,

@@ -24,9 +24,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::{runtime::Handle, time::timeout};
 
 use crate::{
-    client::Alive,
     connect,
     fetch::{Place, fetch},
+    line::Alive,
 };
 
 /// Bytes of an object in one message. Far below what servers take, far above what a message costs.
