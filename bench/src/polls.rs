@@ -299,3 +299,42 @@ impl Line {
         Ok(nanos(woke.duration_since(sent)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use mio::Events;
+
+    use super::Line;
+    use crate::protocol::{ClientRequest, sqs};
+    use crate::stream::Stream;
+    use crate::worker::SILENCE;
+
+    #[test]
+    fn a_message_is_timed_before_its_deletion() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let stream = Stream::of(OwnedFd::from(here).into(), None).unwrap();
+        let mut line = Line::new().unwrap();
+        line.add(stream, sqs::poller("q"), &Arc::from(&b"b"[..]))
+            .unwrap();
+        line.ask(0, ClientRequest::Take).unwrap();
+        let mut events = Events::with_capacity(1);
+        let mut hear = |json: &str| {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", json.len());
+            there.write_all((head + json).as_bytes()).unwrap();
+            line.hear(&mut events, SILENCE).unwrap()
+        };
+        let came = hear(r#"{"Messages":[{"ReceiptHandle":"h","Body":"b"}]}"#);
+        assert!(came.message.is_some() && !came.deleted);
+        let gone = hear("{}");
+        assert!(gone.message.is_none() && gone.deleted);
+        assert!(
+            !hear("{}").deleted,
+            "the poll asked again ended with nothing"
+        );
+    }
+}
