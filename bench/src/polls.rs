@@ -73,8 +73,8 @@ struct Line {
 /// Replies that came.
 #[derive(Default)]
 struct Heard {
-    /// A poll has a message, which is being deleted; or it is deleted.
-    message: bool,
+    /// When a poll had a message, before its deletion left; or it is deleted.
+    message: Option<Instant>,
     deleted: bool,
     put: bool,
 }
@@ -122,13 +122,15 @@ impl Polls {
         raise_file_limit(self.polls + 1);
         let body: Arc<[u8]> = body(self.load.size).into();
         let name = |number: usize| format!("{}{number:04}", self.load.queue);
-        let mut line = Line {
-            poll: Poll::new().context("cannot poll")?,
-            conns: Vec::with_capacity(self.polls + 1),
-            records: Scratch::new(READ_BYTES),
-            buffer: vec![0; READ_BYTES],
-            renewed: 0,
-        };
+        // Queues are not what polls take: they are there before.
+        let mut maker = Line::new()?;
+        maker.add(self.load.connect()?, sqs::maker(""), &body)?;
+        for number in 0..self.queues {
+            maker.conns[0].speak_as(sqs::maker(&name(number)));
+            maker.put()?;
+        }
+        drop(maker);
+        let mut line = Line::new()?;
         let memory = || self.pid.map(Usage::of).transpose();
         let resident_before = memory()?.map(|usage| usage.resident);
         let began = Instant::now();
@@ -194,6 +196,16 @@ impl Polls {
 const STRIDE: usize = 7919;
 
 impl Line {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            poll: Poll::new().context("cannot poll")?,
+            conns: Vec::new(),
+            records: Scratch::new(READ_BYTES),
+            buffer: vec![0; READ_BYTES],
+            renewed: 0,
+        })
+    }
+
     fn add(&mut self, stream: Stream, speaker: Box<dyn Speaker>, body: &Arc<[u8]>) -> Result<()> {
         let token = Token(self.conns.len());
         let mut conn = Conn::new(stream, token, speaker, Arc::clone(body));
@@ -206,6 +218,17 @@ impl Line {
         let conn = &mut self.conns[at];
         conn.ask(ask, 0);
         conn.flush(self.poll.registry(), &mut self.records)
+    }
+
+    /// Puts on the first connection, and waits for the reply.
+    fn put(&mut self) -> Result<()> {
+        let mut events = Events::with_capacity(1);
+        let sent = Instant::now();
+        self.ask(0, ClientRequest::Put)?;
+        while !self.hear(&mut events, SILENCE)?.put {
+            ensure!(sent.elapsed() < SILENCE, "the server is silent");
+        }
+        Ok(())
     }
 
     /// Hears replies on all connections, for `time` at most. Polls that ended with nothing, and
@@ -226,7 +249,9 @@ impl Line {
                 heard.deleted |= !is_put && !landed.empty;
                 *renewed += u64::from(landed.empty);
             })?;
-            heard.message |= conn.is_settling();
+            if conn.is_settling() {
+                heard.message.get_or_insert_with(Instant::now);
+            }
             if again {
                 conn.ask(ClientRequest::Take, 0);
             }
@@ -246,7 +271,7 @@ impl Line {
             }
             let came = self.hear(&mut events, left)?.message;
             ensure!(
-                !came,
+                came.is_none(),
                 "nothing was sent, and a message came: is the queue in use?"
             );
         }
@@ -268,10 +293,48 @@ impl Line {
             let heard = self.hear(&mut events, SILENCE)?;
             done |= heard.put;
             deleted |= heard.deleted;
-            if heard.message {
-                woke.get_or_insert_with(|| sent.elapsed());
-            }
+            woke = woke.or(heard.message);
         }
-        woke.context("deleted what never came").map(nanos)
+        let woke = woke.context("deleted what never came")?;
+        Ok(nanos(woke.duration_since(sent)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use mio::Events;
+
+    use super::Line;
+    use crate::protocol::{ClientRequest, sqs};
+    use crate::stream::Stream;
+    use crate::worker::SILENCE;
+
+    #[test]
+    fn a_message_is_timed_before_its_deletion() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let stream = Stream::of(OwnedFd::from(here).into(), None).unwrap();
+        let mut line = Line::new().unwrap();
+        line.add(stream, sqs::poller("q"), &Arc::from(&b"b"[..]))
+            .unwrap();
+        line.ask(0, ClientRequest::Take).unwrap();
+        let mut events = Events::with_capacity(1);
+        let mut hear = |json: &str| {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", json.len());
+            there.write_all((head + json).as_bytes()).unwrap();
+            line.hear(&mut events, SILENCE).unwrap()
+        };
+        let came = hear(r#"{"Messages":[{"ReceiptHandle":"h","Body":"b"}]}"#);
+        assert!(came.message.is_some() && !came.deleted);
+        let gone = hear("{}");
+        assert!(gone.message.is_none() && gone.deleted);
+        assert!(
+            !hear("{}").deleted,
+            "the poll asked again ended with nothing"
+        );
     }
 }

@@ -68,7 +68,7 @@ pub(crate) struct Ran {
     /// Too short to be believed.
     pub(crate) short: bool,
     #[serde(skip)]
-    sync: SyncTimes,
+    pub(crate) sync: SyncTimes,
 }
 
 /// Results of an experiment.

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::common::machine::SyncTimes;
 use crate::common::peers::Ground;
 use crate::common::{Common, Named};
 use driver::Effort;
@@ -55,7 +56,7 @@ impl Args {
         let named: Vec<Named> = all.iter().map(|one| one.named).collect();
         self.common.check(&named)?;
         let ground = self.common.ground(self.against.clone())?;
-        let ran = self.common.ran()?;
+        let mut ran = self.common.ran()?;
         let effort = (self.common.turns, self.common.time());
         if let Some(against) = &ground.against {
             println!("{} against {}", ground.quintet.display(), against.display());
@@ -68,6 +69,8 @@ impl Args {
                 against::run(&experiment, effort, &ground)?;
                 continue;
             }
+            // A disk may be slower by now.
+            ran.sync = SyncTimes::measure(&ground.scratch)?;
             let tables = measure(&mut experiment, effort, &ground)?;
             let page = page::tables(&experiment, &tables, &ran);
             println!("{page}");

@@ -68,7 +68,9 @@ fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
             let rest = line.strip_prefix(b"RESERVED ")?;
             let space = memchr::memchr(b' ', rest)?;
             let body = number(&rest[space + 1..])?;
-            out.extend_from_slice(&[b"delete ", &rest[..space], b"\r\n"].concat());
+            for part in [b"delete ", &rest[..space], b"\r\n"] {
+                out.extend_from_slice(part);
+            }
             let reply = ReplyHead::with_body(head, body, b"\r\n", Outcome::Reserved);
             Some(reply)
         }

@@ -21,11 +21,11 @@ pub(super) const PROTOCOL: Protocol = Protocol {
         let (queue, body) = (queue.to_owned(), body.to_vec());
         let put = move |out: &mut Vec<u8>| {
             pushed += 1;
-            let id = format!("{connection:08x}{pushed:08x}");
             // Writing to a vector cannot fail.
+            write!(out, "PUSH {{\"jid\":\"{connection:08x}{pushed:08x}\",").ok();
             write!(
                 out,
-                "PUSH {{\"jid\":\"{id}\",\"queue\":\"{queue}\",\"jobtype\":\"Bench\",\"args\":[\""
+                "\"queue\":\"{queue}\",\"jobtype\":\"Bench\",\"args\":[\""
             )
             .ok();
             out.extend_from_slice(&body);
@@ -67,7 +67,9 @@ fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Rea
                 && let Some(jid) = job[at..].split(|&byte| byte == b'"').next()
                 && head + argument + body <= whole
             {
-                out.extend_from_slice(&[b"ACK {\"jid\":\"", jid, b"\"}\r\n"].concat());
+                for part in [b"ACK {\"jid\":\"", jid, b"\"}\r\n"] {
+                    out.extend_from_slice(part);
+                }
                 let head = head + argument;
                 return Ok(Some(ReplyHead {
                     head,

@@ -28,7 +28,7 @@ pub(super) const TEN: Protocol = Protocol {
 /// Makes the queue first, which may be there.
 fn with_queue(queue: &str, speaker: Box<dyn Speaker>) -> Box<dyn Speaker> {
     Box::new(Greeting {
-        bytes: request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#)),
+        bytes: create(queue),
         welcome: Some(|input| match whole(input)? {
             None => Ok(None),
             Some((200, head, body)) => Ok(Some(head + body.len())),
@@ -36,6 +36,10 @@ fn with_queue(queue: &str, speaker: Box<dyn Speaker>) -> Box<dyn Speaker> {
         }),
         speaker,
     })
+}
+
+fn create(queue: &str) -> Vec<u8> {
+    request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#))
 }
 
 fn url(queue: &str) -> String {
@@ -62,13 +66,19 @@ pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker>
     speaker(fixed(put), take, read)
 }
 
-/// Takes one message at a time, for which it waits; it puts none.
+/// Makes a queue, which may be there, where others put; it takes none.
+pub(crate) fn maker(queue: &str) -> Box<dyn Speaker> {
+    let read = |ask, input: &[u8], out: &mut Vec<u8>| read("", 1, ask, input, out);
+    speaker(fixed(create(queue)), Vec::new(), read)
+}
+
+/// Takes one message at a time of a queue that is there, for which it waits; it puts none.
 pub(crate) fn poller(queue: &str) -> Box<dyn Speaker> {
     let url = url(queue);
     let take = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":{POLL_S}}}"#);
     let take = request("ReceiveMessage", &take);
     let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, 1, ask, input, out);
-    with_queue(queue, speaker(fixed(Vec::new()), take, read))
+    speaker(fixed(Vec::new()), take, read)
 }
 
 fn request(action: &str, body: &str) -> Vec<u8> {
@@ -204,15 +214,29 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_made_beforehand() {
+        let mut speaker = maker("q");
+        let mut out = Vec::new();
+        speaker.ask(ClientRequest::Put, &mut out);
+        let request = String::from_utf8(std::mem::take(&mut out)).unwrap();
+        assert!(request.contains("CreateQueue"), "{request}");
+        let made = reply(r#"{"QueueUrl":"u"}"#);
+        let read = speaker.read(ClientRequest::Put, made.as_bytes(), &mut out);
+        let read = read.unwrap().expect("whole");
+        assert_eq!((read.outcome, read.head), (Outcome::Done, made.len()));
+    }
+
+    #[test]
     fn a_poll_waits_and_deletes_what_came() {
         let mut speaker = poller("q");
         let mut out = Vec::new();
         speaker.ask(ClientRequest::Take, &mut out);
         let request = String::from_utf8(std::mem::take(&mut out)).unwrap();
         assert!(request.contains(r#""WaitTimeSeconds":20"#), "{request}");
+        // Its memory is that of a poll alone.
+        assert!(!request.contains("CreateQueue"), "{request}");
         let nothing = reply("{}");
-        let input = reply("{}") + &nothing;
-        let read = speaker.read(ClientRequest::Take, input.as_bytes(), &mut out);
+        let read = speaker.read(ClientRequest::Take, nothing.as_bytes(), &mut out);
         assert_eq!(read.unwrap().expect("whole").outcome, Outcome::Empty);
         let message = r#"{"Messages":[{"MessageId":"i","ReceiptHandle":"h","Body":"b"}]}"#;
         let read = speaker.read(ClientRequest::Take, reply(message).as_bytes(), &mut out);

@@ -77,15 +77,15 @@ pub(crate) fn check_bytes(bytes: u64, most: u64) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::SendMessage;
+    use crate::input::SendEntry;
 
     fn refused(ids: &[&str], open: bool) -> Option<(Shape, String)> {
         let entries = List {
             kept: ids
                 .iter()
-                .map(|id| SendMessage {
+                .map(|id| SendEntry {
                     id: Some((*id).to_owned()),
-                    ..SendMessage::default()
+                    ..SendEntry::default()
                 })
                 .collect(),
             count: ids.len(),

@@ -2,7 +2,7 @@
 
 use quintet_types::Operation;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::fault::Fault;
 use crate::unreadable;
@@ -12,12 +12,14 @@ use crate::whole::{Blob, List, Named, Whole};
 pub(crate) type Texts = Named<String>;
 
 macro_rules! inputs {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $name:ident $(<$($some:ident),*>)? {
+        $($(#[$of:meta])* $field:ident: $type:ty),* $(,)?
+    })*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
             #[serde(default, rename_all = "PascalCase")]
-            pub(crate) struct $name { $($(#[$of])* pub(crate) $field: $type,)* }
+            pub(crate) struct $name $(<$($some),*>)? { $($(#[$of])* pub(crate) $field: $type,)* }
         )*
     };
 }
@@ -47,11 +49,11 @@ inputs! {
         max_results: Option<Whole>,
         next_token: Option<String>,
     }
-    SendMessageBatch { queue_url: Option<String>, entries: List<SendMessage> }
-    /// A message alone, which has no id, or an entry of a batch, which names no queue.
-    SendMessage {
-        queue_url: Option<String>,
-        id: Option<String>,
+    SendMessageBatch { queue_url: Option<String>, entries: List<SendEntry> }
+    /// A message alone or in a batch.
+    NewMessage<Url, Id> {
+        queue_url: Url,
+        id: Id,
         message_body: Option<String>,
         delay_seconds: Option<Whole>,
         message_attributes: Named<Attribute>,
@@ -78,12 +80,15 @@ inputs! {
         receive_request_attempt_id: Option<String>,
     }
     /// Messages received: DeleteMessageBatch, ChangeMessageVisibilityBatch.
-    OfHandles { queue_url: Option<String>, entries: List<OfHandle> }
-    /// A message received: DeleteMessage, ChangeMessageVisibility, and the entries of their
-    /// batches, which alone have ids.
-    OfHandle {
-        queue_url: Option<String>,
+    OfHandles { queue_url: Option<String>, entries: List<HandleEntry> }
+    HandleEntry {
         id: Option<String>,
+        receipt_handle: Option<String>,
+        visibility_timeout: Option<Whole>,
+    }
+    DeleteMessage { queue_url: Option<String>, receipt_handle: Option<String> }
+    ChangeMessageVisibility {
+        queue_url: Option<String>,
         receipt_handle: Option<String>,
         visibility_timeout: Option<Whole>,
     }
@@ -105,6 +110,11 @@ inputs! {
     }
 }
 
+/// It has no id.
+pub(crate) type SendMessage = NewMessage<Option<String>, IgnoredAny>;
+/// It names no queue.
+pub(crate) type SendEntry = NewMessage<IgnoredAny, Option<String>>;
+
 /// The actions that name their queue by a URL, and the others: the input of each, the operation
 /// that it is, and the method that does it.
 macro_rules! table {
@@ -119,9 +129,9 @@ macro_rules! table {
                 SendMessage(SendMessage) = Work send,
                 SendMessageBatch(SendMessageBatch) = Work send_batch,
                 ReceiveMessage(ReceiveMessage) = Work receive,
-                DeleteMessage(OfHandle) = Work delete,
+                DeleteMessage(DeleteMessage) = Work delete,
                 DeleteMessageBatch(OfHandles) = Work delete_batch,
-                ChangeMessageVisibility(OfHandle) = Work change,
+                ChangeMessageVisibility(ChangeMessageVisibility) = Work change,
                 ChangeMessageVisibilityBatch(OfHandles) = Work change_batch,
                 TagQueue(TagQueue) = Configure tag_queue,
                 UntagQueue(UntagQueue) = Configure untag_queue,

@@ -4,7 +4,7 @@ use quintet_types::Attr;
 
 use crate::digest;
 use crate::fault::{Fault, Shape};
-use crate::input::{Attribute, SendMessage};
+use crate::input::{Attribute, NewMessage};
 use crate::value::{Value, ValueKind, kind_of};
 use crate::whole::{Named, within};
 
@@ -129,7 +129,11 @@ pub(crate) struct Way<'a> {
 ///
 /// # Errors
 /// It cannot be put.
-pub(crate) fn check(entry: SendMessage, way: Way<'_>, limits: Limits) -> Result<Sent, Fault> {
+pub(crate) fn check<Url, Id>(
+    entry: NewMessage<Url, Id>,
+    way: Way<'_>,
+    limits: Limits,
+) -> Result<Sent, Fault> {
     let body = entry.message_body.unwrap_or_default();
     if body.is_empty() {
         return Err(Fault::missing("MessageBody"));
@@ -325,7 +329,7 @@ mod tests {
         message_bytes_max: 1 << 20,
     };
 
-    fn entry(json: serde_json::Value) -> SendMessage {
+    fn entry(json: serde_json::Value) -> crate::input::SendEntry {
         serde_json::from_value(json).expect("an entry")
     }
 

@@ -12,7 +12,7 @@ use crate::ask::{ShardClient, accepted, if_there, unexpected};
 use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
-use crate::input::{SendMessage, SendMessageBatch};
+use crate::input::{SendEntry, SendMessage, SendMessageBatch};
 use crate::listener::{RequestContext, Sqs};
 use crate::message::{self, SENDER, Sent, Way};
 use crate::names;
@@ -276,7 +276,7 @@ impl Sqs {
 }
 
 /// Bytes of a message that may be refused for other reasons.
-fn given_bytes(entry: &SendMessage) -> u64 {
+fn given_bytes(entry: &SendEntry) -> u64 {
     let body = entry.message_body.as_ref().map_or(0, String::len);
     let attributes = entry.message_attributes.kept.iter().map(|(name, value)| {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);

@@ -7,7 +7,7 @@ use quintet_types::{
 use crate::ask::{PendingOutcome, accepted};
 use crate::batch;
 use crate::fault::{Fault, Shape};
-use crate::input::{OfHandle, OfHandles};
+use crate::input::{ChangeMessageVisibility, DeleteMessage, OfHandles};
 use crate::listener::{RequestContext, Sqs};
 use crate::names;
 use crate::receive::{OPEN_VISIBILITY_MAX_S, VISIBILITY_MAX_S};
@@ -83,13 +83,17 @@ impl Sqs {
         seconds.ok_or_else(|| Fault::missing("VisibilityTimeout"))
     }
 
-    pub(crate) async fn delete(&self, context: &RequestContext, input: OfHandle) -> Answer {
+    pub(crate) async fn delete(&self, context: &RequestContext, input: DeleteMessage) -> Answer {
         let queue = request::queue(&input.queue_url)?;
         let begun = self.begin(context, queue, &input.receipt_handle, None);
         self.one(context, queue, begun).await
     }
 
-    pub(crate) async fn change(&self, context: &RequestContext, input: OfHandle) -> Answer {
+    pub(crate) async fn change(
+        &self,
+        context: &RequestContext,
+        input: ChangeMessageVisibility,
+    ) -> Answer {
         let queue = request::queue(&input.queue_url)?;
         let timeout = Some(&input.visibility_timeout);
         let begun = self.begin(context, queue, &input.receipt_handle, timeout);

@@ -72,10 +72,12 @@ fn within<'a>(words: &'a str, before: &str, after: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use crate::fault::Fault;
+    use crate::input::Action;
     use crate::request::{Head, read};
 
-    /// The error of a SendMessage or another action with this body.
-    fn error(action: &str, body: &str) -> String {
+    /// A SendMessage or another action with this body.
+    fn action(action: &str, body: &str) -> Result<Action, Fault> {
         let target = format!("AmazonSQS.{action}");
         let head = Head {
             target: Some(&target),
@@ -83,8 +85,7 @@ mod tests {
             path: "/",
             ..Head::default()
         };
-        let parsed = read(&head, body.as_bytes()).expect("JSON");
-        parsed.action.expect_err(body).text.into_owned()
+        read(&head, body.as_bytes()).expect("JSON").action
     }
 
     #[test]
@@ -123,7 +124,25 @@ mod tests {
                 "The body is not valid JSON at line 1, column 12.",
             ),
         ] {
-            assert_eq!(error(action, body), says, "{body}");
+            let fault = self::action(action, body).expect_err(body);
+            assert_eq!(fault.text, says, "{body}");
+        }
+    }
+
+    #[test]
+    fn members_that_an_action_does_not_have_are_ignored() {
+        for (action, body) in [
+            ("SendMessage", r#"{"Id":[1]}"#),
+            ("SendMessageBatch", r#"{"Entries":[{"QueueUrl":{}}]}"#),
+            ("DeleteMessage", r#"{"Id":1,"VisibilityTimeout":[]}"#),
+            ("DeleteMessageBatch", r#"{"Entries":[{"QueueUrl":1}]}"#),
+            ("ChangeMessageVisibility", r#"{"Id":{}}"#),
+            (
+                "ChangeMessageVisibilityBatch",
+                r#"{"Entries":[{"QueueUrl":true}]}"#,
+            ),
+        ] {
+            assert!(self::action(action, body).is_ok(), "{action} {body}");
         }
     }
 }
