@@ -86,10 +86,14 @@ impl Operator for Server {
     fn stats(&self) -> ServerStats {
         let shard = self.shard_stats();
         // Not below, where it would be locked while all else is read.
-        let segment_bytes = locked(&self.operations.config).segment_bytes;
+        let (segment_bytes, memory_limit) = {
+            let config = locked(&self.operations.config);
+            (config.segment_bytes, config.memory)
+        };
         ServerStats {
             version: env!("CARGO_PKG_VERSION"),
             time_s: wall_ms() / 1000,
+            memory_limit,
             log_segments: self.core.log_span(),
             segment_bytes,
             instance: self.operations.instance,

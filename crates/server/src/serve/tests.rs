@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use quintet_client::{BodyBytes, ClientApi as _, ScopedClient, ask};
+use quintet_client::{BodyBytes, ClientApi as _, Operator as _, ScopedClient, ask};
 use quintet_types::{
     BackTo, Body, ClientId, Command, CommandError, LeaseOwner, LeaseRequest, LeaseTime, Message,
     Name, Outcome, Put, Take, Wait,
@@ -539,4 +539,13 @@ fn a_webhook_that_does_not_answer_holds_no_core() {
         }
     };
     assert_eq!(end, std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn protocols_are_told_the_limit_of_memory() {
+    let dir = tempfile::tempdir().expect("directory");
+    let running = Running::start(dir.path(), 1, SyncPolicy::Never);
+    let limit = locked(&running.server.operations.config).memory;
+    assert_eq!(running.server.stats().memory_limit, limit);
+    running.stop().expect("stop");
 }
