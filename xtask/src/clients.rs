@@ -16,8 +16,8 @@ pub(crate) fn venv(root: &Path) -> PathBuf {
     root.join(".tests/venv")
 }
 
-/// Installs Python's packages that the file `wanted` lists in the private folder `venv`; answers the
-/// folder of their programs.
+/// Installs Python's packages that the file `wanted` lists in the private folder `venv`; answers
+/// the folder of their programs.
 ///
 /// # Errors
 /// If one cannot be had.

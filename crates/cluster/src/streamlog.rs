@@ -360,6 +360,10 @@ impl Shared for Acks {
     fn listen(&self, callback: Arc<dyn Fn() + Send + Sync>) {
         self.0.listen(callback);
     }
+
+    fn is_over(&self) -> bool {
+        self.0.with_window(|window| window.stop().is_some())
+    }
 }
 
 /// Work of a sync point.

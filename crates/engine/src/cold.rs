@@ -153,7 +153,7 @@ pub struct Written<E = (MessageId, u32)> {
     pub ordinal: u32,
     pub queue: QueueId,
     pub state_index: StateIndex,
-    /// Its messages, in order, and the number under which each was chosen.
+    /// Its messages, in order, by default with the number under which each was chosen.
     pub entries: Vec<E>,
 }
 

@@ -123,7 +123,12 @@ impl Acked {
         self.log.durable() >= end
     }
 
-    /// Has `callback` called after each acknowledgement.
+    /// Whether nothing more will be acknowledged.
+    pub(crate) fn is_over(&self) -> bool {
+        self.log.is_over()
+    }
+
+    /// Has `callback` called after each acknowledgement, and when none will come any more.
     pub(crate) fn listen(&self, callback: Arc<dyn Fn() + Send + Sync>) {
         self.log.listen(callback);
     }

@@ -360,6 +360,38 @@ fn a_handoff_is_waited_for_and_no_longer_than_configured() {
     assert_eq!(host.core.handoff("", within), Handoff::Unknown);
 }
 
+#[test]
+fn a_handoff_is_not_waited_for_when_another_owns_the_log_already() {
+    let host = Fixture::new();
+    let (_, put) = host.put();
+    host.pass(10);
+    assert!(host.may_leave(put));
+    host.machine.stand();
+    host.link.cut(true, true);
+    host.pass(60_000);
+    let other = host.stream.link();
+    let other = store(&other, 3, "two", Arc::new(host.world.clone()));
+    let claimed = Box::new(other).open(&mut |_| Ok(()));
+    assert!(claimed.is_ok(), "another owns it now");
+    host.machine.go_on();
+    host.link.cut(false, false);
+    let core = &host.core;
+    let outcome = std::thread::scope(|scope| {
+        let handoff = scope.spawn(|| core.handoff("", Duration::from_secs(20)));
+        while !core.has_failed() && !handoff.is_finished() {
+            std::thread::yield_now();
+        }
+        // It is on its way once the log is let go of.
+        drop(locked(&core.committer));
+        while !handoff.is_finished() {
+            host.pass(10);
+            std::thread::yield_now();
+        }
+        handoff.join().expect("no panic")
+    });
+    assert_eq!(outcome, Handoff::Unsaid);
+}
+
 /// The answers of an owner about a queue when its machine goes on that stood still, clock and all,
 /// while another took the queue over; whether it may answer at once, and after its log was asked.
 fn reads_after_a_frozen_clock(reads_by_log: bool) -> (bool, bool) {

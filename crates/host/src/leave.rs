@@ -53,14 +53,21 @@ impl Core {
                 }
             }
         };
-        while !acked.has(end) {
+        loop {
+            // Asked first: nothing is acknowledged after it.
+            let is_over = acked.is_over();
+            if acked.has(end) {
+                return Handoff::Stands;
+            }
+            if is_over {
+                return Handoff::Unsaid;
+            }
             let left = by.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Handoff::Unknown;
             }
             notified.wait_for(left);
         }
-        Handoff::Stands
     }
 
     /// Makes what is on this machine's disk of the log a log that can be opened by itself. After

@@ -53,7 +53,6 @@ pub struct JetStream {
     inner: Arc<Inner>,
     appends: mpsc::UnboundedSender<Append>,
     runtime: Handle,
-    /// Dropped, the thread ends.
     alive: Alive,
 }
 
@@ -129,7 +128,7 @@ impl JetStream {
         std::thread::Builder::new()
             .name("jetstream".to_owned())
             .spawn(move || {
-                // Ended by the other side being dropped.
+                // Ended by the last of the other side being dropped.
                 runtime.block_on(ended).ok();
                 // A question that is on its way is given up.
                 runtime.shutdown_background();

@@ -182,6 +182,9 @@ pub trait Shared: Send + Sync {
     /// Has `callback` called from now on after each acknowledgement, by any thread and without
     /// locks, and when none will come any more.
     fn listen(&self, callback: Arc<dyn Fn() + Send + Sync>);
+
+    /// Whether no acknowledgement will come any more.
+    fn is_over(&self) -> bool;
 }
 
 /// The rest of giving up segments.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use quintet_cluster::ClusterId;
+use quintet_cluster::{Acks, ClusterId};
 use quintet_host::{Core, Handoff, locked};
 use quintet_log::LogError;
 use quintet_process::{End, Order, again};
@@ -13,7 +13,7 @@ use quintet_proxy::Hint;
 
 use super::duty::MemberSignals;
 use super::word::Word;
-use super::{Node, say};
+use super::{Node, is_lost, say};
 
 /// So long connections are given for what they are owed before another node may take over; those
 /// whose clients read slowly are given more, while it does.
@@ -118,6 +118,14 @@ impl Node {
     fn hand_off(&self, core: &Core, successor: &str, began: Instant) -> Handoff {
         let outcome = core.handoff(successor, self.handover_wait);
         let (took, group) = (began.elapsed().as_millis(), core.group());
+        if outcome == Handoff::Unsaid
+            && let Some(Err(why)) = self.signals.acks.get().map(Acks::check)
+            && is_lost(&why)
+        {
+            end_if_stopping(group, &why);
+            tracing::warn!(group, "another node owns the queues already: {why}");
+            return outcome;
+        }
         let to = match successor {
             "" => "any standby",
             successor => successor,

@@ -111,6 +111,9 @@ pub(super) const CLUSTER: &[Planted] = planted![
         "crates/server/src/serve.rs": "    while core.strong_count() > 0 {\n"
         => "    while core.strong_count() > 999 {\n";
         ["--bin=quintet" "a_core_that_is_still_referred_to"]
+    "lost-handoff-awaited": "a handoff is waited for though another node owns the log already"
+        "crates/host/src/leave.rs": "            if is_over {\n"
+        => "            if is_over && within.is_zero() {\n"; ["--lib" "a_handoff_is_not_waited_for"]
     "post-holds-core": "a webhook that does not answer keeps its owner from following"
         "crates/ops/src/webhooks.rs": "Err(TryRecvError::Empty) if !self.stops() => {\n"
         => "Err(TryRecvError::Empty) => {\n";

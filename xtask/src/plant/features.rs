@@ -73,7 +73,8 @@ pub(super) const FEATURES: &[Planted] = planted![
         => "            if waited || counted >= gather.min as usize {\n";
         ["--test=http" "a_reserve_is_answered_when_there_are_enough"]
     "aging-clock-not-in-snapshot": "a snapshot leaves out the clock of aging"
-        "crates/engine/src/store/image.rs": "if clock.is_some() {" => "if clock.is_some() && pause.is_some() {";
+        "crates/engine/src/store/image.rs": "if clock.is_some() {"
+        => "if clock.is_some() && pause.is_some() {";
         ["--test=life" "a_snapshot_keeps_the_risen_priorities"]
     "fact-before-its-queue": "a segment that begins has facts before the queues that they are about"
         "crates/engine/src/store/gate.rs": "            self.restate_for(cx.journal, &fact);\n"

@@ -176,8 +176,8 @@ impl RunWriter {
     /// Writes one chunk of a large body, of `len` bytes that `fill` provides.
     ///
     /// # Errors
-    /// An error of `fill`; then nothing was written. [`LogError::RunFull`] for a length of 0 or above
-    /// [`CHUNK_BYTES_MAX`]. [`LogError::NoSpace`], [`LogError::Io`]: the run can then only be
+    /// An error of `fill`; then nothing was written. [`LogError::RunFull`] for a length of 0 or
+    /// above [`CHUNK_BYTES_MAX`]. [`LogError::NoSpace`], [`LogError::Io`]: the run can then only be
     /// dropped.
     pub fn chunk(
         &mut self,

@@ -1,5 +1,5 @@
-//! A log in memory. Its positions count frames, not bytes, so that a suite that takes a position for
-//! an offset fails.
+//! A log in memory. Its positions count frames, not bytes, so that a suite that takes a position
+//! for an offset fails.
 
 use std::{
     io,
