@@ -73,18 +73,19 @@ pub enum Handed {
 /// There are no more files to be had.
 pub fn reserve(count: usize) -> std::io::Result<()> {
     let end = FIRST + count + 1;
+    let is_one = |fd: &OwnedFd| usize::try_from(fd.as_raw_fd()).is_ok_and(|number| number < end);
     let null = OwnedFd::from(std::fs::File::open("/dev/null")?);
     let mut reserved = Vec::new();
     loop {
         let first = i32::try_from(FIRST).unwrap_or(i32::MAX);
         let next = fcntl_dupfd_cloexec(&null, first)?;
-        if usize::try_from(next.as_raw_fd()).unwrap_or(usize::MAX) >= end {
+        if !is_one(&next) {
             break;
         }
         reserved.push(next);
     }
-    // It has the lowest number of all.
-    reserved.push(null);
+    // At the start it has the lowest number of all.
+    reserved.extend(Some(null).filter(is_one));
     locked(&RESERVED).append(&mut reserved);
     Ok(())
 }
@@ -145,8 +146,12 @@ pub fn hands_on() -> bool {
 /// listeners that had the sockets are closed.
 pub fn stay() {
     let _decided = locked(&GOING);
-    let kept = std::mem::take(&mut *locked(&KEPT)).into_iter();
-    let sockets = kept.map(|(address, socket)| {
+    let kept = std::mem::take(&mut *locked(&KEPT));
+    // Those of an earlier process had such numbers, and are closed.
+    if let Err(error) = reserve(kept.len()) {
+        tracing::warn!("descriptors for a next process are not kept free: {error}");
+    }
+    let sockets = kept.into_iter().map(|(address, socket)| {
         let handed = match address.starts_with("unix:") {
             true => Handed::Unix(socket.into(), false),
             false => Handed::Tcp(socket.into()),
