@@ -122,6 +122,10 @@ impl Appender {
         let before = progress(&state.window);
         change(&mut state.window, now);
         let after = progress(&state.window);
+        if after.1 {
+            // Whatever its clock says: another may own the log.
+            self.end_lease();
+        }
         if let Some(sent) = state.window.acked_sent() {
             let until = u64::try_from((sent + self.lease).as_nanos()).unwrap_or(u64::MAX);
             self.leased.fetch_max(until, Ordering::Release);

@@ -25,6 +25,8 @@ pub(super) struct MemberSignals {
     pub(super) orders: Sender<Order>,
     /// The ownership ends already.
     pub(super) leaves: AtomicBool,
+    /// The process ends with it. An ownership before this one has its own.
+    pub(super) stops: AtomicBool,
     pub(super) happened: Mutex<Happened>,
     pub(super) core: Serving,
     pub(super) owners: watch::Sender<Owners>,

@@ -1,6 +1,6 @@
 //! How an owner goes in good order: it is stopped, or another node is to own the queues.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,9 +22,6 @@ const OWED: Duration = Duration::from_millis(100);
 /// Threads of a node that is to follow are given so long to end. Its clients wait meanwhile.
 const ENDS: Duration = Duration::from_secs(1);
 
-/// This process ends, also if it does not own the log.
-static STOPPING: AtomicBool = AtomicBool::new(false);
-
 /// The threads that a node ends before it stops or follows, each step with a deadline.
 pub trait Threads {
     /// Clients' connections that are open.
@@ -39,20 +36,22 @@ pub trait Threads {
     fn end(&mut self, by: Instant) -> bool;
 }
 
-/// If this process has to stop, it does so now that another node owns the log: it would not follow.
-fn end_if_stopping(group: u16, why: &LogError) {
-    if STOPPING.load(Ordering::SeqCst) {
-        tracing::warn!(group, "another node owns the queues already: {why}");
-        again::end_children();
-        std::process::exit(0);
-    }
-}
-
 impl MemberSignals {
+    /// If this process has to stop, it does so now that another node owns the log: it would not
+    /// follow.
+    fn end_if_stopping(&self, why: &LogError) {
+        if self.stops.load(Ordering::SeqCst) {
+            let group = self.group;
+            tracing::warn!(group, "another node owns the queues already: {why}");
+            again::end_children();
+            std::process::exit(0);
+        }
+    }
+
     /// Nothing more is answered, and this node follows. Its process is replaced if it does not let
     /// go of the queues soon, or does not serve them yet.
     pub(super) fn step_down(&self, why: &LogError) {
-        end_if_stopping(self.group, why);
+        self.end_if_stopping(why);
         // Several threads find out at once, also while it hands over.
         if self.leaves.swap(true, Ordering::SeqCst) {
             return;
@@ -68,10 +67,13 @@ impl MemberSignals {
         self.orders.send(Order::StepDown).unwrap_or_default();
         let waits = move || {
             std::thread::sleep(ENDS);
-            if core.strong_count() > 0 {
-                tracing::warn!("the queues are still referred to, so the process is replaced");
-                again::begin();
-            }
+            again::begin_if(|| {
+                let is_held = core.strong_count() > 0;
+                if is_held {
+                    tracing::warn!("the queues are still referred to, so the process is replaced");
+                }
+                is_held
+            });
         };
         let thread = std::thread::Builder::new().name("deposed".to_owned());
         if thread.spawn(waits).is_err() {
@@ -157,7 +159,7 @@ impl Node {
         threads: &mut dyn Threads,
         end: End,
     ) -> Result<()> {
-        STOPPING.store(end == End::Stop, Ordering::SeqCst);
+        self.signals.stops.store(end == End::Stop, Ordering::SeqCst);
         self.signals.leaves.store(true, Ordering::SeqCst);
         let successor = match end {
             End::Deposed => String::new(),
@@ -175,7 +177,11 @@ impl Node {
                 self.hand_off(core, &successor, began)
             }
         };
-        threads.end_io(began + stop_wait);
+        threads.end_io(match outcome {
+            // Replies that still wait never come, and this node is to follow.
+            Handoff::Unsaid if end != End::Stop => began,
+            Handoff::Stands | Handoff::Unknown | Handoff::Unsaid => began + stop_wait,
+        });
         if end != End::Stop {
             let kept = again::kept_connections();
             tracing::info!("{kept} of {open} client connections are kept, the others are closed");

@@ -331,6 +331,7 @@ pub fn follow(
         group: stream.names().group,
         orders: orders.clone(),
         leaves: AtomicBool::new(false),
+        stops: AtomicBool::new(false),
         happened: Default::default(),
         core: OnceLock::new(),
         owners,

@@ -42,7 +42,10 @@ static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
 static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 /// How long it is waited for what was started to end.
 const CHILDREN: Duration = Duration::from_secs(1);
-static GOING: AtomicBool = AtomicBool::new(false);
+/// Held for good by the thread that replaces this process, and while it is decided to stay.
+static GOING: Mutex<()> = Mutex::new(());
+/// This process was told to stop: no next one begins.
+static STOPS: AtomicBool = AtomicBool::new(false);
 /// Another process, or a later ownership, listens on the same sockets after this one.
 static HANDS_ON: AtomicBool = AtomicBool::new(false);
 /// Client connections are not handed on.
@@ -70,18 +73,19 @@ pub enum Handed {
 /// There are no more files to be had.
 pub fn reserve(count: usize) -> std::io::Result<()> {
     let end = FIRST + count + 1;
+    let is_one = |fd: &OwnedFd| usize::try_from(fd.as_raw_fd()).is_ok_and(|number| number < end);
     let null = OwnedFd::from(std::fs::File::open("/dev/null")?);
     let mut reserved = Vec::new();
     loop {
         let first = i32::try_from(FIRST).unwrap_or(i32::MAX);
         let next = fcntl_dupfd_cloexec(&null, first)?;
-        if usize::try_from(next.as_raw_fd()).unwrap_or(usize::MAX) >= end {
+        if !is_one(&next) {
             break;
         }
         reserved.push(next);
     }
-    // It has the lowest number of all.
-    reserved.push(null);
+    // At the start it has the lowest number of all.
+    reserved.extend(Some(null).filter(is_one));
     locked(&RESERVED).append(&mut reserved);
     Ok(())
 }
@@ -141,8 +145,13 @@ pub fn hands_on() -> bool {
 /// This process goes on in place of a next one, and gets everything that was kept for that. The
 /// listeners that had the sockets are closed.
 pub fn stay() {
-    let kept = std::mem::take(&mut *locked(&KEPT)).into_iter();
-    let sockets = kept.map(|(address, socket)| {
+    let _decided = locked(&GOING);
+    let kept = std::mem::take(&mut *locked(&KEPT));
+    // Those of an earlier process had such numbers, and are closed.
+    if let Err(error) = reserve(kept.len()) {
+        tracing::warn!("descriptors for a next process are not kept free: {error}");
+    }
+    let sockets = kept.into_iter().map(|(address, socket)| {
         let handed = match address.starts_with("unix:") {
             true => Handed::Unix(socket.into(), false),
             false => Handed::Tcp(socket.into()),
@@ -267,13 +276,32 @@ fn close_on_exec(socket: &impl std::os::fd::AsFd) {
     }
 }
 
+/// This process is told to stop: from now on [`begin`] ends it, as its next process would not know.
+pub fn stops() {
+    STOPS.store(true, Ordering::SeqCst);
+}
+
 /// Ends this process's life at once, whatever its threads are doing, and begins another.
 pub fn begin() -> ! {
     // What other threads would still do nobody waits for.
-    while GOING.swap(true, Ordering::SeqCst) {
-        std::thread::park();
+    let _for_good = locked(&GOING);
+    go()
+}
+
+/// The same if that is `due`, which it is no longer where the process stays meanwhile.
+pub fn begin_if(due: impl FnOnce() -> bool) {
+    let _for_good = locked(&GOING);
+    if due() {
+        go()
     }
+}
+
+fn go() -> ! {
     end_children();
+    if STOPS.load(Ordering::SeqCst) {
+        tracing::info!("told to stop, this node does not begin again");
+        std::process::exit(0);
+    }
     let error = replace();
     tracing::error!("cannot begin again: {error}");
     eprintln!("quintet: cannot begin again: {error}");
@@ -364,6 +392,30 @@ mod tests {
     use crate::Bound;
 
     #[test]
+    fn a_process_that_was_told_to_stop_is_not_replaced() {
+        const STOPPED: &str = "QUINTET_TEST_STOPPED";
+        const REPLACED: i32 = 3;
+        match env::var(STOPPED).ok().as_deref() {
+            None => {}
+            // This is its next process.
+            Some(_) if env::var_os(ADDRESSES).is_some() => std::process::exit(REPLACED),
+            Some("no") => begin(),
+            Some(_) => {
+                stops();
+                begin()
+            }
+        }
+        let ends = |stopped: &str| {
+            let name = "again::tests::a_process_that_was_told_to_stop_is_not_replaced";
+            let mut test = Command::new(env::current_exe().expect("this program"));
+            let test = test.args(["--exact", name]).env(STOPPED, stopped);
+            test.output().expect("it runs").status.code()
+        };
+        assert_eq!(ends("no"), Some(REPLACED));
+        assert_eq!(ends("yes"), Some(0));
+    }
+
+    #[test]
     fn a_process_that_stays_claims_what_a_next_one_would_get() {
         let address = Address::local(0);
         let open = || [(); 3].map(|()| Bound::open(&address).expect("a port"));
@@ -378,6 +430,7 @@ mod tests {
         hand_on(true);
         let expected = ports(&before);
         drop(before);
+        begin_if(|| false);
         stay();
         assert!(!hands_on());
         assert_eq!(ports(&open()), expected, "in their order");

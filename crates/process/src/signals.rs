@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-use crate::Order;
+use crate::{Order, again};
 
 /// Exit code after a second SIGTERM or SIGINT.
 const IMPATIENT: i32 = 1;
@@ -33,7 +33,10 @@ pub fn listen(orders: Sender<Order>) -> Result<Arc<AtomicBool>> {
                     SIGHUP => Order::Reload(None, None),
                     SIGUSR1 => Order::Drain(true),
                     _ if received.swap(true, Ordering::Relaxed) => std::process::exit(IMPATIENT),
-                    _ => Order::Stop,
+                    _ => {
+                        again::stops();
+                        Order::Stop
+                    }
                 };
                 let stops = matches!(order, Order::Stop);
                 if orders.send(order).is_err() && !stops {

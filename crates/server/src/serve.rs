@@ -243,7 +243,11 @@ fn stop(
 ) -> Result<()> {
     let server = Arc::clone(&threads.server);
     match end {
-        End::Stop => notify::stopping(),
+        End::Stop => {
+            // Also if a client has ordered it.
+            again::stops();
+            notify::stopping();
+        }
         End::HandOver => again::hand_on(true),
         End::Deposed => {
             again::hand_on(false);

@@ -202,3 +202,18 @@ fn an_owner_that_others_purged_behind_learns_that_it_is_none() {
     );
     assert!(old.append(b"more").is_err());
 }
+
+#[test]
+fn an_owner_that_learns_that_it_is_none_has_no_lease() {
+    let stream = MemStream::new();
+    let world = SimWorld::new();
+    let mut old = Node::of(stream.clone(), &world, 1).expect("open");
+    old.append(b"before").expect("append");
+    old.sync().expect("sync");
+    let _new = Node::of(stream, &world, 2).expect("open");
+    let acks = old.log.acks();
+    assert!(acks.has_lease(), "its clock has stood meanwhile");
+    old.append(b"more").expect("it does not know yet");
+    assert!(matches!(old.sync(), Err(LogError::Fenced { .. })));
+    assert!(!acks.has_lease());
+}
