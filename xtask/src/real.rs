@@ -19,29 +19,30 @@ const LOG: usize = 1;
 /// The tests that need the program of an older build.
 const UPGRADE: &str = "upgrade::";
 
-/// Runs the tests that need real servers, a power cut, and the `campaign` with these options, side
-/// by side: all mostly wait.
+/// Runs the tests that need real servers, a power cut, and a campaign with each of these options,
+/// side by side: all mostly wait.
 ///
 /// # Errors
-/// The servers cannot be had, the build fails; tests fail, or the campaign.
-pub(crate) fn run(run: &Run, campaign: &[String]) -> Result<()> {
+/// The servers cannot be had, the build fails; tests fail, or a campaign.
+pub(crate) fn run(run: &Run, campaigns: &[Vec<String>]) -> Result<()> {
     let now = cluster::program(&run.root)?;
     cluster::next_program(&run.root)?;
     let old = cluster::old_program(&run.root, run.long)?;
     built(&run.root)?;
-    let (others, campaign) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let named = || std::thread::Builder::new().name("real".to_owned());
         let tests = named().spawn_scoped(scope, || tests(run, &now, old));
         let power = named().spawn_scoped(scope, || cut_power(run, &now));
-        let campaign = stress::run_cluster(&run.root, campaign);
-        let others = [tests, power].map(|thread| {
+        let campaigns = campaigns
+            .iter()
+            .map(|words| named().spawn_scoped(scope, || stress::run_cluster(&run.root, words)));
+        let threads: Vec<_> = [tests, power].into_iter().chain(campaigns).collect();
+        let ends = threads.into_iter().map(|thread| {
             let ended = thread.expect("a thread starts").join();
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        (others, campaign)
-    });
-    let [tests, power] = others;
-    both(both(tests, power), campaign)
+        ends.fold(Ok(()), both)
+    })
 }
 
 /// Cuts the power under a server that has just purged.

@@ -241,7 +241,7 @@ pub(crate) const PARTS: &[Part] = &[
                 .and(cluster::next_program(root))
                 .map(drop)
         },
-        run: |run, _| real::run(run, &cluster_words(run)),
+        run: |run, _| real::run(run, &campaigns(run)),
     },
     Part {
         name: "python",
@@ -302,22 +302,25 @@ fn stress_words(run: &Run) -> Vec<String> {
         true => "--minutes 10 --at-least 20",
         false => "--minutes 5 --at-least 1 --kills 60 --puts 1000000 --early",
     };
-    with_seed(words, run)
+    with_seed(words, run.seed)
 }
 
-/// Every kind of fault once but those of stores, or with `--long` all twenty times.
-fn cluster_words(run: &Run) -> Vec<String> {
-    let words = match run.long {
-        true => "--minutes 40 --at-least 20 --early",
-        false => "--minutes 6 --at-least 1 --early --plain",
-    };
-    with_seed(words, run)
+/// Every kind of fault once but those of stores; or with `--long` all twenty times, by two
+/// campaigns side by side, of which one is under TLS.
+fn campaigns(run: &Run) -> Vec<Vec<String>> {
+    if !run.long {
+        let words = "--minutes 6 --at-least 1 --early --plain";
+        return vec![with_seed(words, run.seed)];
+    }
+    let seeds = [run.seed, run.seed ^ 1];
+    let words = "--minutes 40 --at-least 10 --early";
+    seeds.map(|seed| with_seed(words, seed)).to_vec()
 }
 
-fn with_seed(words: &str, run: &Run) -> Vec<String> {
+fn with_seed(words: &str, seed: u64) -> Vec<String> {
     let words = words.split(' ').map(str::to_owned);
     words
-        .chain(["--seed".to_owned(), run.seed.to_string()])
+        .chain(["--seed".to_owned(), seed.to_string()])
         .collect()
 }
 

@@ -124,7 +124,7 @@ impl Node {
             && let Some(Err(why)) = self.signals.acks.get().map(Acks::check)
             && is_lost(&why)
         {
-            end_if_stopping(group, &why);
+            self.signals.end_if_stopping(&why);
             tracing::warn!(group, "another node owns the queues already: {why}");
             return outcome;
         }

@@ -14,7 +14,7 @@ use quintet_cluster::{
     Answer, Fences, ReplyFn, Seq, Stream,
     reader::{Read, Reader},
 };
-use quintet_log::LogError;
+use quintet_log::{LogError, Shared as _};
 use quintet_sim::cluster::SimWorld;
 
 type DelayedAppends = Vec<(Seq, Bytes, ReplyFn<Answer>)>;
