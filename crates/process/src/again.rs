@@ -44,7 +44,7 @@ static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 const CHILDREN: Duration = Duration::from_secs(1);
 /// Held for good by the thread that replaces this process, and while it is decided to stay.
 static GOING: Mutex<()> = Mutex::new(());
-/// This process was told to stop: no next one begins.
+/// This process had to stop: no next one begins.
 static STOPS: AtomicBool = AtomicBool::new(false);
 /// Another process, or a later ownership, listens on the same sockets after this one.
 static HANDS_ON: AtomicBool = AtomicBool::new(false);
@@ -276,7 +276,7 @@ fn close_on_exec(socket: &impl std::os::fd::AsFd) {
     }
 }
 
-/// This process is told to stop: from now on [`begin`] ends it, as its next process would not know.
+/// This process has to stop: from now on [`begin`] ends it, as its next process would not know.
 pub fn stops() {
     STOPS.store(true, Ordering::SeqCst);
 }
