@@ -6,8 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quintet_hooks::trial::client;
-use quintet_hooks::{HookState, Host, Level, Limits, Program};
+use quintet_hooks::{HookState, Host, Level, Limits, Program, Who};
 use quintet_types::{Body, Caller, Command, MessageId, Ms, Name, Outcome, Put};
 
 const CALLS: u32 = 1_000_000;
@@ -71,7 +70,7 @@ fn main() {
             Ok(state) => state,
             Err(error) => return eprintln!("{error}"),
         };
-        let who = client(1);
+        let who = Who::default();
         let body = Body::new(&[b'x'; 64]);
         let queue = Name::from("work");
         let mut host = Consumer;

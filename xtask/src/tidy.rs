@@ -20,7 +20,8 @@ proxy: tls | * tokio
 tls: | *
 policy: types | chrono chrono-tz croner
 host: engine log policy types | anyhow rustix smallvec tracing
-hooks: engine policy types | *
+hooks: policy types | *
+trial: engine hooks types | mlua
 otlp: client engine host tls types | *
 auth: types | argon2 ipnet base64 hashbrown sha2 subtle thiserror
 import: scripts | serde_json
@@ -34,7 +35,7 @@ rq: client http scripts tls types | * tokio
 web: api console client http rq scripts tls types | * tokio
 sqs: client http tls types | * tokio
 nodes: cluster config host jetstream log scripts | *
-cli: bench config control client proxy hooks host import log nodes scripts sqs tls auth types wire | *
+cli: bench config control client proxy hooks host import log nodes scripts sqs tls trial auth types wire | *
 process: config client host types | * mio
 edge: config client hooks host http log process tls auth types wire | * mio
 node: cluster config client proxy host jetstream log nodes process scripts types | *

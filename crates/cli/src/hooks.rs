@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use quintet_hooks::trial::{run_once, run_tests};
 use quintet_hooks::{Event, Limits, Program};
+use quintet_trial::{run_once, run_tests};
 use quintet_types::Ms;
 
 /// Commands about hooks

@@ -24,7 +24,7 @@ impl HookError {
     }
 
     /// Takes Lua's error apart. `files` are the names of the hook files.
-    pub(crate) fn from_lua(error: &mlua::Error, files: &[String]) -> Self {
+    pub fn from_lua(error: &mlua::Error, files: &[String]) -> Self {
         let mut trace = String::new();
         let mut cause = error;
         #[expect(clippy::wildcard_enum_match_arm, reason = "all others have a text")]

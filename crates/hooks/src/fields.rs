@@ -223,7 +223,10 @@ pub(crate) fn of_message(
 }
 
 /// A stored message as a table.
-pub(crate) fn table_of(lua: &Lua, message: &Message, queue: &Name, now: Ms) -> LuaResult<Table> {
+///
+/// # Errors
+/// Lua has no memory left.
+pub fn table_of(lua: &Lua, message: &Message, queue: &Name, now: Ms) -> LuaResult<Table> {
     let table = lua.create_table()?;
     for field in STORED.split(' ') {
         if let Some(value) = of_message(lua, message, queue, now, field.as_bytes())? {
@@ -297,7 +300,10 @@ fn given<T>(
 }
 
 /// The name of a queue or table.
-pub(crate) fn name(field: &str, value: &Value) -> Result<Name, String> {
+///
+/// # Errors
+/// It is no text, empty or too long.
+pub fn name(field: &str, value: &Value) -> Result<Name, String> {
     let bytes = bytes(field, value, 65_535)?;
     if bytes.is_empty() {
         return Err(format!("{field}: a name expected, got the empty string"));
@@ -393,7 +399,10 @@ fn callback(which: &str, value: &Value) -> Result<Callback, String> {
 }
 
 /// Milliseconds up to a thousand years.
-pub(crate) fn span(field: &str, value: &Value) -> Result<u64, String> {
+///
+/// # Errors
+/// It is no such number.
+pub fn span(field: &str, value: &Value) -> Result<u64, String> {
     whole(field, value, 1000 * 366 * 24 * 3600 * 1000)
 }
 
@@ -537,8 +546,8 @@ pub(crate) fn bytes_of(put: &Put) -> usize {
 /// A message to be put, from a table; what it leaves out is as in `base`.
 ///
 /// # Errors
-/// As [`set`].
-pub(crate) fn put_from(table: &Table, base: Put) -> Result<Put, String> {
+/// A field is none of a message's or cannot have its value, or there is no queue.
+pub fn put_from(table: &Table, base: Put) -> Result<Put, String> {
     let mut put = base;
     for pair in table.pairs::<Value, Value>() {
         let (field, value) = pair.map_err(|error| error.to_string())?;

@@ -29,7 +29,6 @@ mod strings;
 mod subject;
 mod submit;
 mod takes;
-pub mod trial;
 mod verdict;
 mod waiting;
 
@@ -41,6 +40,16 @@ pub use quintet_policy::{Cron, Event, Events, Limits};
 pub use shared::{Counters, EventStats, Metrics, Shared};
 pub use state::HookState;
 pub use submit::Decided;
+
+/// What `quintet-trial` takes from here to run hooks and their tests without a server.
+pub mod parts {
+    pub use crate::fields::{name, put_from, span, table_of};
+    pub use crate::load::without_preamble;
+    pub use crate::meter::Meter;
+    pub use crate::sandbox::open as sandbox;
+    pub use crate::shared::locked;
+    pub use crate::waiting::lease_for;
+}
 
 #[cfg(test)]
 mod sandbox_tests;

@@ -115,7 +115,7 @@ fn read(path: &Path) -> Result<Vec<Source>, HookError> {
 
 /// A file as Lua's own loader reads it: without a byte order mark, and with a first line that
 /// begins with `#` empty, so that numbers of lines stay.
-pub(crate) fn without_preamble(mut text: Vec<u8>) -> Vec<u8> {
+pub fn without_preamble(mut text: Vec<u8>) -> Vec<u8> {
     if text.starts_with(b"\xef\xbb\xbf") {
         text.drain(..3);
     }

@@ -36,7 +36,7 @@ impl Stop {
 }
 
 /// Counts what a call uses. One for each state; of one thread at a time.
-pub(crate) struct Meter {
+pub struct Meter {
     base: Instant,
     limits: Limits,
     left: AtomicU64,
@@ -49,7 +49,8 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// For calls with these limits.
+    pub fn new(limits: Limits) -> Self {
         Self {
             base: Instant::now(),
             limits,
@@ -62,12 +63,12 @@ impl Meter {
     }
 
     /// Nanoseconds since the meter was made.
-    pub(crate) fn elapsed_ns(&self) -> u64 {
+    pub fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.base.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// A call begins, at [`Meter::elapsed_ns`] `now_ns`.
-    pub(crate) fn begin(&self, now_ns: u64) {
+    pub fn begin(&self, now_ns: u64) {
         self.left.store(self.limits.instructions_max, Relaxed);
         self.began_ns.store(now_ns, Relaxed);
         self.cpu_from_ns.store(0, Relaxed);

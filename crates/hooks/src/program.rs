@@ -29,6 +29,11 @@ impl Program {
         self.events
     }
 
+    /// Names of the files, as errors show them.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Counters, metrics and statistics.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared

@@ -16,7 +16,10 @@ const BASIC: &str = "_G _VERSION assert error getmetatable ipairs math next pair
     rawequal rawget rawlen rawset select setmetatable string table tonumber tostring type utf8 xpcall";
 
 /// A fresh state. `note` gets what `print` prints.
-pub(crate) fn open(
+///
+/// # Errors
+/// Lua has no memory left.
+pub fn open(
     limits: &Limits,
     meter: &Arc<Meter>,
     note: impl Fn(&str) + Send + Sync + 'static,

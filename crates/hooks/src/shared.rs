@@ -17,7 +17,7 @@ const METRICS_MAX: usize = 1000;
 
 /// Locks; a thread that panicked while it held the lock has left the data as
 /// good as any.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -4,7 +4,7 @@ use quintet_types::{BackTo, LeaseOwner, LeaseRequest, LeaseTime, Name, Take};
 use smallvec::SmallVec;
 
 /// A lease of a connection for so long, of which it may hold so many.
-pub(crate) fn lease_for(ms: u64, held_max: u32) -> LeaseRequest {
+pub fn lease_for(ms: u64, held_max: u32) -> LeaseRequest {
     LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(ms),

@@ -2,7 +2,7 @@
 
 use quintet_engine::{Engine, Fact};
 use quintet_hooks::HookReply;
-use quintet_hooks::trial::{Trial, client};
+use quintet_trial::{Trial, client};
 use quintet_types::{SegmentRef, Settings};
 
 use super::{log, put, take, trial};

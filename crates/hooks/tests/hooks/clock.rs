@@ -1,7 +1,7 @@
 //! Hooks and time: timers while clocks are set, and errors that repeat.
 
 use quintet_hooks::Level;
-use quintet_hooks::trial::{Trial, client};
+use quintet_trial::{Trial, client};
 use quintet_types::{Body, Command, Name, Put, WallAhead};
 
 use crate::{take, trial};

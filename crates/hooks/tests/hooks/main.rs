@@ -10,10 +10,10 @@ mod unique;
 use std::sync::Arc;
 
 use quintet_engine::Engine;
-use quintet_hooks::trial::{Trial, World, client};
 use quintet_hooks::{
     Decided, Event, Events, HookReply, HookState, Host, Level, Limits, Program, Shared,
 };
+use quintet_trial::{Trial, World, client};
 use quintet_types::{
     Body, By, ByName, Caller, Cancel, Command, Effect, How, LeaseOwner, LeaseRequest, LeaseTime,
     MessageId, Ms, Name, NamedAction, Outcome, Put, SegmentRef, Settings, Take, Transaction, Wait,

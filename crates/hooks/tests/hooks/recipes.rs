@@ -4,8 +4,8 @@ use std::path::Path;
 
 use std::sync::Arc;
 
-use quintet_hooks::trial::run_tests;
 use quintet_hooks::{Event, Limits, Program};
+use quintet_trial::run_tests;
 
 #[test]
 fn the_recipes_work_as_documented() {

@@ -1,24 +1,20 @@
 //! Hooks without a server: over an engine in memory, with a clock that only
 //! its owner moves.
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod once;
 mod tests_in_lua;
 
 use std::sync::{Arc, Mutex};
 
 use quintet_engine::{Engine, Fact};
+use quintet_hooks::parts::locked;
+use quintet_hooks::{Decided, Event, HookError, HookState, Host, Level, Program, Who};
 use quintet_types::{
     Answer, Caller, ClientId, Command, Delivery, Ms, Name, Outcome, PendingDecision, Settings,
     WallAhead,
 };
-
-use crate::error::HookError;
-use crate::host::{Host, Level, Who};
-use crate::program::Program;
-use crate::shared::locked;
-use crate::state::HookState;
-use crate::submit::Decided;
-use quintet_policy::Event;
 
 pub use once::run_once;
 pub use tests_in_lua::{TestResult, run_tests};

@@ -3,19 +3,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use quintet_hooks::parts::lease_for;
+use quintet_hooks::{Decided, Event, HookError, HookReply, Host, Level, Program};
 use quintet_types::{
     Body, BulkOp, By, Command, Expiry, How, ListState, MessageId, Ms, Name, Outcome, Overrides,
     Put, Settings, StatsOf, StatsReply, Take, When,
 };
 
 use super::{Trial, client};
-use crate::error::HookError;
-use crate::host::{Host, Level};
-use crate::occasions::HookReply;
-use crate::program::Program;
-use crate::submit::Decided;
-use crate::waiting::lease_for;
-use quintet_policy::Event;
 
 /// Messages of a queue that are shown.
 const SHOWN_MAX: u32 = 20;

@@ -4,23 +4,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use mlua::{ChunkMode, Error, FromLua, FromLuaMulti, Function, IntoLuaMulti, Lua, Table, Value};
+use quintet_hooks::parts::{self, Meter, lease_for, locked, put_from, span, without_preamble};
+use quintet_hooks::{Decided, HookError, HookReply, Host, Limits, Program, Shared};
 use quintet_types::{
     By, Command, How, MessageId, Ms, Name, Outcome, Peek, Settings, Take, Wait, When,
 };
 
 use super::{Trial, client};
-use crate::error::HookError;
-use crate::fields::{self, put_from, span};
-use crate::host::Host;
-use crate::load::without_preamble;
-use crate::meter::Meter;
-use crate::occasions::HookReply;
-use crate::program::Program;
-use crate::sandbox;
-use crate::shared::{Shared, locked};
-use crate::submit::Decided;
-use crate::waiting::lease_for;
-use quintet_policy::Limits;
 
 /// The time at which every test begins: 2026-01-01T00:00:00Z.
 const BEGINNING: Ms = Ms(1_767_225_600_000);
@@ -50,7 +40,7 @@ pub fn run_tests(hooks: &Path, tests: &Path) -> Result<Vec<TestResult>, HookErro
     let text = without_preamble(text);
     let program = Program::load(hooks, &Limits::default(), Arc::default())?;
     let mut files = vec![name.clone()];
-    files.extend(program.names.iter().cloned());
+    files.extend_from_slice(program.names());
     let lua_error = |error: &Error| HookError::from_lua(error, &files);
     let limits = Limits {
         instructions_max: 1_000_000_000,
@@ -86,7 +76,7 @@ pub fn run_tests(hooks: &Path, tests: &Path) -> Result<Vec<TestResult>, HookErro
 }
 
 fn open(limits: &Limits, meter: &Arc<Meter>, found: &Tests) -> mlua::Result<Lua> {
-    let lua = sandbox::open(limits, meter, |text| println!("{text}"))?;
+    let lua = parts::sandbox(limits, meter, |text| println!("{text}"))?;
     let found = Arc::clone(found);
     let test = lua.create_function(move |_, (name, function): (String, Function)| {
         locked(&found).push((name, function));
@@ -116,7 +106,7 @@ fn call_result(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<CallR
             Outcome::Put { id, .. } => (Value::Integer(id.0 as i64), None),
             Outcome::Messages(messages) => match messages.first() {
                 Some(message) => (
-                    Value::Table(fields::table_of(lua, message, &name, now)?),
+                    Value::Table(parts::table_of(lua, message, &name, now)?),
                     None,
                 ),
                 None => (Value::Nil, Some("empty".into())),
@@ -251,7 +241,7 @@ fn take(args: Value) -> Result<Command, String> {
     match args.as_table() {
         Some(table) => {
             let field = |name| table.raw_get::<Value>(name).map_err(|e| e.to_string());
-            take.queues.push(fields::name("queue", &field("queue")?)?);
+            take.queues.push(parts::name("queue", &field("queue")?)?);
             let lease = field("lease_ms")?;
             if !lease.is_nil() {
                 take.lease = Some(lease_for(span("lease_ms", &lease)?, 0));
@@ -261,7 +251,7 @@ fn take(args: Value) -> Result<Command, String> {
                 take.wait = Wait::For(span("wait_ms", &wait)?);
             }
         }
-        None => take.queues.push(fields::name("queue", &args)?),
+        None => take.queues.push(parts::name("queue", &args)?),
     }
     Ok(Command::Take(take))
 }
