@@ -14,7 +14,7 @@ use crate::programs::Program;
 
 /// Packages whose tests use nothing but their own program and files that are no code. Those of
 /// others may start any program and read any file of the working copy.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
     "quintet-cluster",
     "quintet-engine",
     "quintet-hooks",
@@ -22,6 +22,7 @@ const ALONE: [&str; 8] = [
     "quintet-import",
     "quintet-log",
     "quintet-sim",
+    "quintet-trial",
     "quintet-wire",
 ];
 

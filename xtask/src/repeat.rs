@@ -22,6 +22,7 @@ const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet-http", None),
     ("quintet-log", Some("log")),
     ("quintet-scripts", None),
+    ("quintet-trial", None),
     ("quintet-web", None),
 ];
 
