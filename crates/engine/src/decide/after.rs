@@ -357,6 +357,7 @@ impl Engine {
             matches!(message.state, State::Ready | State::Prepared) && message.due() == Some(HELD)
         };
         if self.store.dependencies.of(child).is_none() {
+            // The fact itself ended the wait, as one that frees the message does.
             return;
         }
         match self.store.message(child).is_some_and(is_held) {

@@ -204,6 +204,7 @@ impl Engine {
     ) {
         let is_made = |effect: &Effect| matches!(effect, Effect::MakeBatch { .. });
         if !effects.iter().any(is_made) {
+            // The client makes none, as in nearly all steps.
             return;
         }
         for effect in std::mem::take(effects) {

@@ -338,9 +338,11 @@ impl Engine {
         let queue = message.queue;
         let Some(groups) = &self.store.expect_queue(queue).groups else {
             *walk = None;
+            // By the settings the keys of this queue mean nothing.
             return;
         };
         if !groups.is_ordered() {
+            // By the settings its keys have shares or limits, and no order.
             return;
         }
         if walk.as_ref().is_none_or(|on| on.0 != queue) {

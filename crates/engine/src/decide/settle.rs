@@ -171,6 +171,7 @@ impl Engine {
     pub(crate) fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
         let now = self.now;
         if matches!(how, How::Bury { .. }) && self.end_cancelled(cx, id) {
+            // A client has cancelled it: it is removed, not buried.
             return;
         }
         let Some(message) = self.store.message(id) else {
@@ -281,6 +282,7 @@ impl Engine {
         let slot = self.store.slot(id);
         let slot = slot.expect("a message is given back that is there");
         if self.end_cancelled(cx, id) {
+            // A client has cancelled it: it is removed, and does not come back.
             return;
         }
         let message = self.store.messages.at(slot);
@@ -288,10 +290,12 @@ impl Engine {
         if message.doomed {
             let why = Removal::Doomed;
             self.fact(cx, Fact::Removed { at, why });
+            // A client has dropped its queue while it was reserved.
             return;
         }
         if message.expires().is_some_and(|expires| expires <= self.now) {
             self.expire(cx, id);
+            // Its time ran out while a client had it.
             return;
         }
         let own = self.store.messages.at(slot).retry();
@@ -309,6 +313,7 @@ impl Engine {
         // Why it failed the last time is worth knowing of a dead letter.
         if spent && failed.as_deref().is_none_or(<[u8]>::is_empty) {
             self.dead_letter(cx, id);
+            // Clients have taken it as often as the settings allow.
             return;
         }
         let position = self.position_back(cx, slot, back.to);
@@ -480,6 +485,7 @@ impl Engine {
             && self.belongs_elsewhere(name)
         {
             self.send(cx, id, name.clone(), why);
+            // The settings name a queue of another shard.
             return;
         }
         if let DeadLetter::To(name) = rule
@@ -487,6 +493,7 @@ impl Engine {
             && to != at.queue
         {
             self.transfer(cx, id, to, why);
+            // The settings name a queue of this shard.
             return;
         }
         let reason = self.dead_reason(id, why).into_boxed_slice();
@@ -679,6 +686,7 @@ impl Engine {
             let (at, why) = (message.at(), Removal::Expired);
             self.fact(cx, Fact::Removed { at, why });
             cx.step.began = began;
+            // It is buried: no hook decides what time alone does to it.
             return;
         }
         if !self.withholds(cx, id, PendingDecisionKind::Expire) {
@@ -698,6 +706,7 @@ impl Engine {
             && self.belongs_elsewhere(&name)
         {
             self.send(cx, id, name, Transfer::Expired);
+            // The settings name a queue of another shard.
             return;
         }
         // Made also beyond the limits: the message has to go somewhere, and

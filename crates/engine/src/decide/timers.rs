@@ -42,6 +42,7 @@ impl Engine {
         let mut steps = 0;
         while let Some(&(at, _)) = self.store.lease_ends.first() {
             if at > self.now || steps >= STEPS {
+                // No other is over by the clock, or the next tick goes on.
                 return;
             }
             // Those that end at the same moment: the newest first, so that
@@ -75,6 +76,7 @@ impl Engine {
                 return;
             };
             if at > self.now || left == 0 {
+                // No other is due by the clock, or the next tick goes on.
                 return;
             }
             let now = self.now;
@@ -257,6 +259,7 @@ impl Engine {
     /// Drops queues nobody has used for as long as their settings say.
     pub(crate) fn drop_idle<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         if self.idle_least == 0 || self.now < self.idle_scan {
+            // By the settings no queue goes, or by the clock it is too soon.
             return;
         }
         let (now, all) = (self.now, self.store.queues.len());

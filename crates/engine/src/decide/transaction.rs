@@ -569,6 +569,7 @@ impl Engine {
     /// are decided.
     pub(crate) fn forget_pending(&mut self) {
         if self.pending.is_empty() {
+            // Without hooks nothing waits for a decision.
             return;
         }
         let Self { pending, store, .. } = self;
