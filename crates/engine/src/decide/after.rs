@@ -550,9 +550,8 @@ impl Engine {
     /// A message fails as one that it was to come after has failed. No hook is asked: it would be
     /// ready if the process ended meanwhile.
     fn fail_held<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, parent: MessageId) {
-        let Some(at) = self.store.message(id).map(Message::at) else {
-            return;
-        };
+        let at = self.store.message(id).map(Message::at);
+        let at = at.expect("a message that was freed is there until it fails");
         let error = format!(
             "message {} failed, and this one waited for its success",
             parent.0

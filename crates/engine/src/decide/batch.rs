@@ -344,7 +344,8 @@ impl Engine {
         progress: Progress,
     ) -> Outcome {
         self.fact(cx, Fact::BatchProgress { batch, progress });
-        let batch = self.store.batches.get(batch).cloned().unwrap_or_default();
+        let batch = self.store.batches.get(batch).cloned();
+        let batch = batch.expect("a batch that was found stays when it goes on");
         Outcome::Batch(Box::new(batch))
     }
 

@@ -132,6 +132,7 @@ impl Engine {
             }
             let slots = self.tail(share.queue, share.state_index, share.before, left);
             let seen = slots.len();
+            assert!(seen <= left, "a slice looks at no more than it may");
             left -= seen;
             for slot in slots {
                 let message = self.store.messages.at(slot);
@@ -365,10 +366,16 @@ impl Engine {
         let Some((_, &at)) = self.store.cold.loaded.first_key_value() else {
             return false;
         };
+        let before = self.store.cold.loaded.len();
+        // The block goes with the last message that leaves its run.
         for id in self.store.due_copies(at, self.now) {
             self.load_one(id, true, journal);
         }
         self.store.unload(at);
+        assert!(
+            self.store.cold.loaded.len() < before,
+            "a block that leaves memory is among the loaded ones no more"
+        );
         true
     }
 
@@ -477,5 +484,9 @@ fn living_in<E>(
             block.count_in(&living);
         }
     }
+    assert!(
+        block.live <= block.count,
+        "no more lives in a block than it has entries"
+    );
     (block, ids)
 }

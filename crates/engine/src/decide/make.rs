@@ -91,6 +91,10 @@ impl Engine {
             created: queue.created,
         };
         self.fact(cx, fact);
+        assert!(
+            self.store.expect_queue(id).live.recorded,
+            "a queue that was made is known to the log"
+        );
         self.record_maker(cx, id);
     }
 

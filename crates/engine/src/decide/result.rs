@@ -324,6 +324,11 @@ impl Engine {
                 return;
             };
             self.awaits.notify(client_id, Outcome::Empty);
+            assert_ne!(
+                self.awaits.waits.due(self.now),
+                Some(client_id),
+                "a client that was told waits for no result"
+            );
         }
     }
 }

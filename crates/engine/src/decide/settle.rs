@@ -436,9 +436,8 @@ impl Engine {
     /// Why a message is a dead letter: the error of its last failure, if it has failed, and the
     /// limit that it has reached.
     fn dead_reason(&self, id: MessageId, why: Transfer) -> Vec<u8> {
-        let Some(message) = self.store.message(id) else {
-            return Vec::new();
-        };
+        let message = self.store.message(id);
+        let message = message.expect("a message is there until it is a dead letter");
         let (did, count, without) = match why {
             Transfer::Failures => ("failed", message.failures(), ""),
             Transfer::DeadLetter | Transfer::Command | Transfer::Expired | Transfer::Redriven => {

@@ -52,6 +52,10 @@ impl Engine {
                 .lease_ends
                 .range((at, MessageId(0))..=(at, MessageId(u64::MAX)));
             let ids: SmallVec<[MessageId; 8]> = same.map(|&(_, id)| id).collect();
+            assert!(
+                !ids.is_empty(),
+                "the first lease to end is among those of its moment"
+            );
             for &id in ids.iter().rev() {
                 if let Some(queue) = self.store.message(id).map(|message| message.queue) {
                     self.give_back(cx, id, Return::Timeout);
@@ -200,10 +204,9 @@ impl Engine {
                 // No other is over.
                 return;
             };
-            let warned = self
-                .waiters
-                .get(number)
-                .is_some_and(|waiter| waiter.until.is_none_or(|until| until > self.now));
+            let waiter = self.waiters.get(number);
+            let waiter = waiter.expect("a client with a deadline waits until then");
+            let warned = waiter.until.is_none_or(|until| until > self.now);
             if self.is_being_read_for(cx, number) {
                 self.waiters.postpone(number, self.now + COLD_WAIT_MS);
                 self.reading.overdue.push((number, warned));

@@ -523,7 +523,11 @@ impl Engine {
         let at = message.at();
         let client_id = self.pending_decisions.client_id;
         self.fact(cx, Fact::Pending { at, client_id });
-        self.pending.insert(id, kind);
+        let other = self.pending.insert(id, kind);
+        assert!(
+            other.is_none(),
+            "a message waits for one decision at a time"
+        );
         self.requested_decisions.push(id);
         true
     }

@@ -339,9 +339,9 @@ impl Ends {
 
     #[cold]
     fn put_instead(&mut self, message: &Message) {
-        let Some(Waits { at, from, replaced }) = self.waits.take() else {
-            return;
-        };
+        let waits = self.waits.take();
+        let waits = waits.expect("a removal that waits for a put was just seen");
+        let Waits { at, from, replaced } = waits;
         let instead =
             message.queue == from.queue && (replaced || message.position == from.position);
         if instead && let Some(rest) = self.rest.get_mut(at) {
