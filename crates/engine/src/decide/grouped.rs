@@ -348,11 +348,11 @@ impl Engine {
         if walk.as_ref().is_none_or(|on| on.0 != queue) {
             *walk = Some(Box::new((queue, Walk::default())));
         }
-        if let Some((_, walk)) = walk.as_deref_mut() {
-            match got {
-                true => walk.got(message),
-                false => walk.pass(message, true),
-            }
+        let walk = walk.as_deref_mut();
+        let (_, walk) = walk.expect("the walk along this queue has begun");
+        match got {
+            true => walk.got(message),
+            false => walk.pass(message, true),
         }
     }
 

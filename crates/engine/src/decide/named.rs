@@ -42,7 +42,8 @@ impl Engine {
             // It was answered above.
             NamedAction::Track => Err(CommandError::NotFound.into()),
             NamedAction::Peek => {
-                let message = self.store.message(id).ok_or(CommandError::NotFound)?;
+                let message = self.store.message(id);
+                let message = message.expect("a message is there that was found by its name");
                 Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
             }
             NamedAction::Settle(how) => self.settle(cx, client_id, id, by_name.by, how),

@@ -91,6 +91,7 @@ impl Excess {
     fn less(&mut self, bytes: u64) {
         self.count = self.count.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
+        assert!(self.budget > 0, "no more make way than a step may remove");
         self.budget -= 1;
     }
 }
