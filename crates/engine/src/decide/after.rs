@@ -595,3 +595,20 @@ fn end_of(why: Ended) -> Option<ParentState> {
         Ended::Replaced | Ended::Edited | Ended::Moved | Ended::Sent => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Settings;
+
+    #[test]
+    fn a_freed_message_that_is_gone_too_soon_is_noticed() {
+        let mut engine = Engine::new(0, 1, Settings::default());
+        let (mut facts, mut deliveries, mut step) = Default::default();
+        let mut cx: Cx<'_, Vec<Fact>> = Cx::new(&mut facts, &mut deliveries, &mut step);
+        fires("a message that was freed is there until it fails", || {
+            engine.fail_held(&mut cx, MessageId(1), MessageId(2));
+        });
+    }
+}

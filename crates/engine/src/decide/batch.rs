@@ -593,13 +593,19 @@ mod tests {
     #[test]
     fn a_batch_that_is_gone_too_soon_is_noticed() {
         type Act = fn(&mut Engine, &mut Cx<'_, Vec<Fact>>);
-        let rows: [(&str, Act); 2] = [
+        let rows: [(&str, Act); 3] = [
             ("a batch that ends was just found", |engine, cx| {
                 engine.end_batch(cx, BatchId(1));
             }),
             (
                 "a batch with a due callback stays until it is put",
                 |engine, cx| engine.has_said(cx, BatchId(1), Event::Complete),
+            ),
+            (
+                "a batch that was found stays when it goes on",
+                |engine, cx| {
+                    engine.go_on_with(cx, BatchId(1), Progress::default());
+                },
             ),
         ];
         for (reason, act) in rows {

@@ -730,3 +730,18 @@ impl Engine {
         to.filter(|name| *name != queue.name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Settings;
+
+    #[test]
+    fn a_dead_letter_that_is_gone_too_soon_is_noticed() {
+        let engine = Engine::new(0, 1, Settings::default());
+        fires("a message is there until it is a dead letter", || {
+            drop(engine.dead_reason(MessageId(1), Transfer::DeadLetter));
+        });
+    }
+}

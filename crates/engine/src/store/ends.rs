@@ -452,6 +452,23 @@ impl Durable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Body;
+
+    #[test]
+    fn a_put_in_the_place_of_nothing_is_noticed() {
+        let at = At {
+            queue: QueueId(1),
+            priority: 1,
+            position: 1,
+            id: MessageId(1),
+        };
+        let message = Message::new(at, Ms(1), Body::new(b"body"));
+        let mut ends = Ends::default();
+        fires("a removal that waits for a put was just seen", || {
+            ends.put_instead(&message);
+        });
+    }
 
     fn ids(ends: &Ends) -> Vec<u64> {
         (1..100)
