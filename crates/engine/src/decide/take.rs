@@ -712,7 +712,9 @@ impl Engine {
         hold: Hold,
     ) {
         let queue = if let Outcome::Messages(handed) = &outcome {
-            self.store.name_of(handed[0].queue)
+            let first = handed.first();
+            let first = first.expect("a delivery of messages has one at least");
+            self.store.name_of(first.queue)
         } else {
             Name::default()
         };

@@ -312,8 +312,9 @@ impl Engine {
         let (mut ids, mut commits) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                // Those that could be are made.
-                Effect::MakeBatch { .. } => {}
+                Effect::MakeBatch { .. } => {
+                    unreachable!("batches that a step makes were taken out of it")
+                }
                 // What is put behind it is a member still.
                 Effect::CommitBatch(id) => commits.push(id),
                 Effect::Put(put) => {
