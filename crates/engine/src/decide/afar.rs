@@ -116,6 +116,7 @@ impl Engine {
     ) {
         let watches = &self.store.dependencies.watches;
         if watches.get(parent, shard).is_some() {
+            // Another of its messages waits for the same one.
             return;
         }
         // The step that waits for it may have ended it.

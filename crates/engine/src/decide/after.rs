@@ -357,6 +357,7 @@ impl Engine {
             matches!(message.state, State::Ready | State::Prepared) && message.due() == Some(HELD)
         };
         if self.store.dependencies.of(child).is_none() {
+            // The fact itself ended the wait, as one that frees the message does.
             return;
         }
         match self.store.message(child).is_some_and(is_held) {
@@ -549,9 +550,8 @@ impl Engine {
     /// A message fails as one that it was to come after has failed. No hook is asked: it would be
     /// ready if the process ended meanwhile.
     fn fail_held<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, parent: MessageId) {
-        let Some(at) = self.store.message(id).map(Message::at) else {
-            return;
-        };
+        let at = self.store.message(id).map(Message::at);
+        let at = at.expect("a message that was freed is there until it fails");
         let error = format!(
             "message {} failed, and this one waited for its success",
             parent.0
@@ -593,5 +593,22 @@ fn end_of(why: Ended) -> Option<ParentState> {
         | Ended::Failed
         | Ended::Cancelled => Some(ParentState::Failed),
         Ended::Replaced | Ended::Edited | Ended::Moved | Ended::Sent => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Settings;
+
+    #[test]
+    fn a_freed_message_that_is_gone_too_soon_is_noticed() {
+        let mut engine = Engine::new(0, 1, Settings::default());
+        let (mut facts, mut deliveries, mut step) = Default::default();
+        let mut cx: Cx<'_, Vec<Fact>> = Cx::new(&mut facts, &mut deliveries, &mut step);
+        fires("a message that was freed is there until it fails", || {
+            engine.fail_held(&mut cx, MessageId(1), MessageId(2));
+        });
     }
 }

@@ -204,6 +204,7 @@ impl Engine {
     ) {
         let is_made = |effect: &Effect| matches!(effect, Effect::MakeBatch { .. });
         if !effects.iter().any(is_made) {
+            // The client makes none, as in nearly all steps.
             return;
         }
         for effect in std::mem::take(effects) {
@@ -343,7 +344,8 @@ impl Engine {
         progress: Progress,
     ) -> Outcome {
         self.fact(cx, Fact::BatchProgress { batch, progress });
-        let batch = self.store.batches.get(batch).cloned().unwrap_or_default();
+        let batch = self.store.batches.get(batch).cloned();
+        let batch = batch.expect("a batch that was found stays when it goes on");
         Outcome::Batch(Box::new(batch))
     }
 
@@ -591,13 +593,19 @@ mod tests {
     #[test]
     fn a_batch_that_is_gone_too_soon_is_noticed() {
         type Act = fn(&mut Engine, &mut Cx<'_, Vec<Fact>>);
-        let rows: [(&str, Act); 2] = [
+        let rows: [(&str, Act); 3] = [
             ("a batch that ends was just found", |engine, cx| {
                 engine.end_batch(cx, BatchId(1));
             }),
             (
                 "a batch with a due callback stays until it is put",
                 |engine, cx| engine.has_said(cx, BatchId(1), Event::Complete),
+            ),
+            (
+                "a batch that was found stays when it goes on",
+                |engine, cx| {
+                    engine.go_on_with(cx, BatchId(1), Progress::default());
+                },
             ),
         ];
         for (reason, act) in rows {

@@ -207,6 +207,10 @@ impl Engine {
             }
             ListState::Ready => {
                 let mut slots = self.state_index(id, StateIndex::Ready, order, max)?;
+                assert!(
+                    slots.len() <= max,
+                    "no more of a state index is shown than was asked for"
+                );
                 let left = max - slots.len();
                 if left > 0 {
                     slots.extend(self.state_index(id, StateIndex::NotSelectable, None, left)?);

@@ -41,14 +41,13 @@ impl Engine {
             return refused(CommandError::NotFound);
         }
         let message = self.store.messages.at(slot);
-        if let Some(queue) = self.store.queue(message.queue) {
-            if queue.live.settings.down {
-                return refused(CommandError::QueueDown);
-            }
-            let max = ask.held_max as usize;
-            if max > 0 && self.held_in(client_id, &queue.name).count() >= max {
-                return refused(CommandError::HeldLimit);
-            }
+        let queue = self.store.expect_queue(message.queue);
+        if queue.live.settings.down {
+            return refused(CommandError::QueueDown);
+        }
+        let max = ask.held_max as usize;
+        if max > 0 && self.held_in(client_id, &queue.name).count() >= max {
+            return refused(CommandError::HeldLimit);
         }
         let message = self.hand(cx, client_id, slot, Some(&ask));
         if is_over(&ask, message.ttr_ms) {

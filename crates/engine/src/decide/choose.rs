@@ -250,7 +250,7 @@ impl Engine {
         after: Option<MessageId>,
         found: Option<&Candidate>,
     ) -> Option<(Order, BlockAt)> {
-        let queue = self.store.queue(id)?;
+        let queue = self.store.expect_queue(id);
         let cold = queue.cold.as_ref()?;
         // A delayed one that is due by now may be more urgent than all.
         if let Some(((_, due, _), block)) = cold.first(StateIndex::Delayed)
@@ -291,7 +291,7 @@ impl Engine {
         after: Option<MessageId>,
         skipped: &mut u64,
     ) -> Option<Candidate> {
-        let queue = self.store.queue(id)?;
+        let queue = self.store.expect_queue(id);
         let from = match after.and_then(|after| self.store.message(after)) {
             Some(m) if m.queue == id => Edge::Excluded(m.order()),
             _ => Edge::Unbounded,
@@ -316,7 +316,7 @@ impl Engine {
         after: Option<MessageId>,
         skipped: &mut u64,
     ) -> Option<Candidate> {
-        let queue = self.store.queue(id)?;
+        let queue = self.store.expect_queue(id);
         let mut below = after
             .and_then(|after| self.store.message(after))
             .filter(|m| m.queue == id)

@@ -609,6 +609,7 @@ impl Engine {
     /// they are requested.
     pub(crate) fn look_ahead(&mut self, id: QueueId) {
         let Some(queue) = self.store.queue(id) else {
+            // A dropped queue goes with the last message that is taken out of it.
             return;
         };
         let few = |cold: &QueueCold| cold.loaded.len() < BLOCKS_AHEAD / 2;

@@ -338,19 +338,21 @@ impl Engine {
         let queue = message.queue;
         let Some(groups) = &self.store.expect_queue(queue).groups else {
             *walk = None;
+            // By the settings the keys of this queue mean nothing.
             return;
         };
         if !groups.is_ordered() {
+            // By the settings its keys have shares or limits, and no order.
             return;
         }
         if walk.as_ref().is_none_or(|on| on.0 != queue) {
             *walk = Some(Box::new((queue, Walk::default())));
         }
-        if let Some((_, walk)) = walk.as_deref_mut() {
-            match got {
-                true => walk.got(message),
-                false => walk.pass(message, true),
-            }
+        let walk = walk.as_deref_mut();
+        let (_, walk) = walk.expect("the walk along this queue has begun");
+        match got {
+            true => walk.got(message),
+            false => walk.pass(message, true),
         }
     }
 

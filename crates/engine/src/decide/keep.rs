@@ -132,6 +132,7 @@ impl Engine {
             }
             let slots = self.tail(share.queue, share.state_index, share.before, left);
             let seen = slots.len();
+            assert!(seen <= left, "a slice looks at no more than it may");
             left -= seen;
             for slot in slots {
                 let message = self.store.messages.at(slot);
@@ -477,5 +478,9 @@ fn living_in<E>(
             block.count_in(&living);
         }
     }
+    assert!(
+        block.live <= block.count,
+        "no more lives in a block than it has entries"
+    );
     (block, ids)
 }

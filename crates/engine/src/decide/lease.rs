@@ -29,6 +29,10 @@ impl Engine {
             true => (0, Some(self.now)),
             false => (span_ms, (span_ms > 0).then(|| self.after(span_ms))),
         };
+        assert!(
+            until.is_none_or(|until| until >= self.now),
+            "a lease ends no sooner than it begins"
+        );
         // In an ordered queue a message keeps its place.
         let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
         let back_to = match ordered && message.key().is_some() {

@@ -81,6 +81,7 @@ impl Engine {
     pub(crate) fn record_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
         let queue = self.store.expect_queue(id);
         if queue.live.recorded {
+            // An earlier fact made it, of this process or of the log.
             return;
         }
         let fact = Fact::QueueMade {
@@ -90,6 +91,10 @@ impl Engine {
             created: queue.created,
         };
         self.fact(cx, fact);
+        assert!(
+            self.store.expect_queue(id).live.recorded,
+            "a queue that was made is known to the log"
+        );
         self.record_maker(cx, id);
     }
 

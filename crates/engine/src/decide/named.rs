@@ -2,8 +2,7 @@
 
 use super::Stop;
 use quintet_types::{
-    By, ByName, ClientId, CommandError, MESSAGE_NAME_BYTES_MAX, MessageId, NamedAction, Outcome,
-    Principal, Put,
+    By, ByName, ClientId, MESSAGE_NAME_BYTES_MAX, MessageId, NamedAction, Outcome, Principal, Put,
 };
 
 use crate::engine::{Cx, Engine};
@@ -39,10 +38,10 @@ impl Engine {
             return self.say_of_track(cx, by_name);
         };
         match &by_name.action {
-            // It was answered above.
-            NamedAction::Track => Err(CommandError::NotFound.into()),
+            NamedAction::Track => unreachable!("a question for a track was answered before"),
             NamedAction::Peek => {
-                let message = self.store.message(id).ok_or(CommandError::NotFound)?;
+                let message = self.store.message(id);
+                let message = message.expect("a message is there that was found by its name");
                 Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
             }
             NamedAction::Settle(how) => self.settle(cx, client_id, id, by_name.by, how),

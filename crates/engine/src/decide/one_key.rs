@@ -81,7 +81,8 @@ impl Engine {
             return None;
         }
         let last = (false, priority, Reverse(i64::MIN), Reverse(MessageId(0)));
-        let (_, &slot) = group.range(..=last).next_back()?;
+        let oldest = group.range(..=last).next_back();
+        let (_, &slot) = oldest.expect("the first of a key is among those of its priority");
         Some(slot)
     }
 }

@@ -185,6 +185,11 @@ impl Engine {
             }
             return Err(cold.into());
         }
+        assert_eq!(
+            puts.len(),
+            queues.len(),
+            "each put that was found good has its queue"
+        );
         let mut ids = Vec::with_capacity(puts.len());
         for (put, queue) in std::mem::take(puts).into_iter().zip(queues) {
             ids.push(self.store_good(cx, queue, put));

@@ -228,10 +228,12 @@ impl Engine {
             message.state = State::Prepared;
             message.segment_ref = self.segment_ref;
             self.fact_alone(cx, Fact::SentImage(message, to));
+            // It goes to a queue of another shard: the router carries it there.
             return;
         }
         let Ok(queue) = self.find_or_make_ours(&to) else {
             self.replies -= 1;
+            // Clients have made as many queues as there may be.
             return;
         };
         self.record_queue(cx, queue);
@@ -322,6 +324,11 @@ impl Engine {
                 return;
             };
             self.awaits.notify(client_id, Outcome::Empty);
+            assert_ne!(
+                self.awaits.waits.due(self.now),
+                Some(client_id),
+                "a client that was told waits for no result"
+            );
         }
     }
 }

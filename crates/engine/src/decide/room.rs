@@ -91,6 +91,7 @@ impl Excess {
     fn less(&mut self, bytes: u64) {
         self.count = self.count.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
+        assert!(self.budget > 0, "no more make way than a step may remove");
         self.budget -= 1;
     }
 }
@@ -299,4 +300,21 @@ impl Engine {
 fn by_due((due, id): (Ms, MessageId)) -> Order {
     // Times in ms stay far below 2^63.
     (0, due.0 as i64, id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+
+    #[test]
+    fn a_step_that_goes_beyond_its_budget_is_noticed() {
+        let (count, bytes, budget) = (1, 1, 0);
+        let mut excess = Excess {
+            count,
+            bytes,
+            budget,
+        };
+        fires("no more make way than a step may remove", || excess.less(1));
+    }
 }

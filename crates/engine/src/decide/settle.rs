@@ -171,6 +171,7 @@ impl Engine {
     pub(crate) fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
         let now = self.now;
         if matches!(how, How::Bury { .. }) && self.end_cancelled(cx, id) {
+            // A client has cancelled it: it is removed, not buried.
             return;
         }
         let Some(message) = self.store.message(id) else {
@@ -281,6 +282,7 @@ impl Engine {
         let slot = self.store.slot(id);
         let slot = slot.expect("a message is given back that is there");
         if self.end_cancelled(cx, id) {
+            // A client has cancelled it: it is removed, and does not come back.
             return;
         }
         let message = self.store.messages.at(slot);
@@ -288,10 +290,12 @@ impl Engine {
         if message.doomed {
             let why = Removal::Doomed;
             self.fact(cx, Fact::Removed { at, why });
+            // A client has dropped its queue while it was reserved.
             return;
         }
         if message.expires().is_some_and(|expires| expires <= self.now) {
             self.expire(cx, id);
+            // Its time ran out while a client had it.
             return;
         }
         let own = self.store.messages.at(slot).retry();
@@ -309,6 +313,7 @@ impl Engine {
         // Why it failed the last time is worth knowing of a dead letter.
         if spent && failed.as_deref().is_none_or(<[u8]>::is_empty) {
             self.dead_letter(cx, id);
+            // Clients have taken it as often as the settings allow.
             return;
         }
         let position = self.position_back(cx, slot, back.to);
@@ -431,9 +436,8 @@ impl Engine {
     /// Why a message is a dead letter: the error of its last failure, if it has failed, and the
     /// limit that it has reached.
     fn dead_reason(&self, id: MessageId, why: Transfer) -> Vec<u8> {
-        let Some(message) = self.store.message(id) else {
-            return Vec::new();
-        };
+        let message = self.store.message(id);
+        let message = message.expect("a message is there until it is a dead letter");
         let (did, count, without) = match why {
             Transfer::Failures => ("failed", message.failures(), ""),
             Transfer::DeadLetter | Transfer::Command | Transfer::Expired | Transfer::Redriven => {
@@ -480,6 +484,7 @@ impl Engine {
             && self.belongs_elsewhere(name)
         {
             self.send(cx, id, name.clone(), why);
+            // The settings name a queue of another shard.
             return;
         }
         if let DeadLetter::To(name) = rule
@@ -487,6 +492,7 @@ impl Engine {
             && to != at.queue
         {
             self.transfer(cx, id, to, why);
+            // The settings name a queue of this shard.
             return;
         }
         let reason = self.dead_reason(id, why).into_boxed_slice();
@@ -679,6 +685,7 @@ impl Engine {
             let (at, why) = (message.at(), Removal::Expired);
             self.fact(cx, Fact::Removed { at, why });
             cx.step.began = began;
+            // It is buried: no hook decides what time alone does to it.
             return;
         }
         if !self.withholds(cx, id, PendingDecisionKind::Expire) {
@@ -698,6 +705,7 @@ impl Engine {
             && self.belongs_elsewhere(&name)
         {
             self.send(cx, id, name, Transfer::Expired);
+            // The settings name a queue of another shard.
             return;
         }
         // Made also beyond the limits: the message has to go somewhere, and
@@ -720,5 +728,20 @@ impl Engine {
         let queue = self.store.queue(queue)?;
         let to = queue.live.settings.expire_to.clone();
         to.filter(|name| *name != queue.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Settings;
+
+    #[test]
+    fn a_dead_letter_that_is_gone_too_soon_is_noticed() {
+        let engine = Engine::new(0, 1, Settings::default());
+        fires("a message is there until it is a dead letter", || {
+            drop(engine.dead_reason(MessageId(1), Transfer::DeadLetter));
+        });
     }
 }

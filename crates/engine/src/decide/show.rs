@@ -55,12 +55,10 @@ impl Engine {
                 } else {
                     message.due().filter(|_| delayed)
                 };
-                let queue = self.store.queue(message.queue);
-                let settings = queue.map(|queue| &queue.live.settings);
-                let default_ttr_ms = settings.map_or(0, |settings| settings.default_ttr_ms);
+                let settings = &self.store.expect_queue(message.queue).live.settings;
                 Ok(StatsReply::Message(MessageStats {
-                    logged: settings.is_some_and(|settings| !settings.memory),
-                    ttr_ms: message.ttr_ms.unwrap_or(default_ttr_ms),
+                    logged: !settings.memory,
+                    ttr_ms: message.ttr_ms.unwrap_or(settings.default_ttr_ms),
                     queue: self.store.name_of(message.queue),
                     delayed,
                     left_ms: until.map_or(0, |until| self.left(until)),
@@ -75,12 +73,12 @@ impl Engine {
             StatsOf::Queue(name) => {
                 let id = self.existing(name)?;
                 self.store.promote(id, self.now);
-                let queue = self.store.queue(id).ok_or(CommandError::QueueNotFound)?;
+                let queue = self.store.expect_queue(id);
                 Ok(StatsReply::Queue(self.queue_stats(queue)))
             }
             StatsOf::Setup(name) => {
                 let id = self.existing(name)?;
-                let queue = self.store.queue(id).ok_or(CommandError::QueueNotFound)?;
+                let queue = self.store.expect_queue(id);
                 let name_of = |id: &QueueId| self.store.name_of(*id);
                 Ok(StatsReply::Setup(Box::new(QueueSetup {
                     name: queue.name.clone(),

@@ -221,9 +221,9 @@ impl Engine {
     /// Ends the client's subscription, in other shards too.
     pub(crate) fn unwatch(&mut self, client_id: ClientId) {
         if let Some(number) = self.waiters.of(client_id, true) {
-            if let Some(waiter) = self.waiters.get(number) {
-                waiter.claim();
-            }
+            let waiter = self.waiters.get(number);
+            let waiter = waiter.expect("a client's subscription is among those that wait");
+            waiter.claim();
             self.drop_waiter(number);
         }
     }
@@ -614,7 +614,8 @@ impl Engine {
                 // Another shard has served it.
                 Served::Elsewhere => self.drop_waiter(number),
                 Served::Searched(Some((outcome, hold))) => {
-                    self.waiters.remove(number, &mut self.store);
+                    let waited = self.waiters.remove(number, &mut self.store);
+                    assert!(waited.is_some(), "a client that is served waits until then");
                     self.deliver(cx, client_id, standing, claim.is_some(), outcome, hold);
                     if take.peek {
                         cx.only_peeked();
@@ -711,7 +712,9 @@ impl Engine {
         hold: Hold,
     ) {
         let queue = if let Outcome::Messages(handed) = &outcome {
-            self.store.name_of(handed[0].queue)
+            let first = handed.first();
+            let first = first.expect("a delivery of messages has one at least");
+            self.store.name_of(first.queue)
         } else {
             Name::default()
         };

@@ -42,6 +42,7 @@ impl Engine {
         let mut steps = 0;
         while let Some(&(at, _)) = self.store.lease_ends.first() {
             if at > self.now || steps >= STEPS {
+                // No other is over by the clock, or the next tick goes on.
                 return;
             }
             // Those that end at the same moment: the newest first, so that
@@ -51,6 +52,10 @@ impl Engine {
                 .lease_ends
                 .range((at, MessageId(0))..=(at, MessageId(u64::MAX)));
             let ids: SmallVec<[MessageId; 8]> = same.map(|&(_, id)| id).collect();
+            assert!(
+                !ids.is_empty(),
+                "the first lease to end is among those of its moment"
+            );
             for &id in ids.iter().rev() {
                 if let Some(queue) = self.store.message(id).map(|message| message.queue) {
                     self.give_back(cx, id, Return::Timeout);
@@ -75,6 +80,7 @@ impl Engine {
                 return;
             };
             if at > self.now || left == 0 {
+                // No other is due by the clock, or the next tick goes on.
                 return;
             }
             let now = self.now;
@@ -198,10 +204,9 @@ impl Engine {
                 // No other is over.
                 return;
             };
-            let warned = self
-                .waiters
-                .get(number)
-                .is_some_and(|waiter| waiter.until.is_none_or(|until| until > self.now));
+            let waiter = self.waiters.get(number);
+            let waiter = waiter.expect("a client with a deadline waits until then");
+            let warned = waiter.until.is_none_or(|until| until > self.now);
             if self.is_being_read_for(cx, number) {
                 self.waiters.postpone(number, self.now + COLD_WAIT_MS);
                 self.reading.overdue.push((number, warned));
@@ -257,6 +262,7 @@ impl Engine {
     /// Drops queues nobody has used for as long as their settings say.
     pub(crate) fn drop_idle<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         if self.idle_least == 0 || self.now < self.idle_scan {
+            // By the settings no queue goes, or by the clock it is too soon.
             return;
         }
         let (now, all) = (self.now, self.store.queues.len());

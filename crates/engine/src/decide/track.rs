@@ -85,7 +85,7 @@ impl Engine {
     /// `None`: it is not kept. A message that no restart would find is not, nor what is known of
     /// it.
     fn track_of(&self, message: &Message, state: TrackState) -> Option<Box<Track>> {
-        let queue = self.store.queue(message.queue)?;
+        let queue = self.store.expect_queue(message.queue);
         if queue.live.settings.memory || self.settings.track_keep_ms == 0 {
             return None;
         }

@@ -312,8 +312,9 @@ impl Engine {
         let (mut ids, mut commits) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                // Those that could be are made.
-                Effect::MakeBatch { .. } => {}
+                Effect::MakeBatch { .. } => {
+                    unreachable!("batches that a step makes were taken out of it")
+                }
                 // What is put behind it is a member still.
                 Effect::CommitBatch(id) => commits.push(id),
                 Effect::Put(put) => {
@@ -523,7 +524,11 @@ impl Engine {
         let at = message.at();
         let client_id = self.pending_decisions.client_id;
         self.fact(cx, Fact::Pending { at, client_id });
-        self.pending.insert(id, kind);
+        let other = self.pending.insert(id, kind);
+        assert!(
+            other.is_none(),
+            "a message waits for one decision at a time"
+        );
         self.requested_decisions.push(id);
         true
     }
@@ -569,6 +574,7 @@ impl Engine {
     /// are decided.
     pub(crate) fn forget_pending(&mut self) {
         if self.pending.is_empty() {
+            // Without hooks nothing waits for a decision.
             return;
         }
         let Self { pending, store, .. } = self;

@@ -140,7 +140,11 @@ impl Engine {
                     true => Outcome::Lease(Box::new(news)),
                     false => Outcome::Refused(CommandError::NotPermitted),
                 };
-                self.lease_waits.waits.remove(client_id);
+                let waited = self.lease_waits.waits.remove(client_id);
+                assert!(
+                    waited.is_some(),
+                    "a client has its news of a lease as it waits"
+                );
                 self.deliver(cx, client_id, false, false, outcome, Hold::Durable);
                 cx.only_peeked();
             }
@@ -180,6 +184,11 @@ impl Engine {
                 return;
             };
             self.stop_lease_wait(cx, client_id);
+            assert_ne!(
+                self.lease_waits.waits.due(self.now),
+                Some(client_id),
+                "a client that was told waits for no lease"
+            );
         }
     }
 }

@@ -289,6 +289,7 @@ impl Durable {
     ///
     /// Here and below, replay may not have seen the put of a message.
     pub(super) fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message, Ms)) {
+        // Replay may begin behind its put, or a flush has forgotten it.
         let Some(slot) = self.slot(id) else { return };
         self.index_out(slot);
         let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);
@@ -363,6 +364,7 @@ impl Durable {
     fn lease(&mut self, at: At, lease: Lease) {
         self.count(at.queue, |totals| totals.leases += 1);
         self.untie_started(at.id);
+        // Replay may begin behind its put, or a flush has forgotten it.
         let Some(slot) = self.slot(at.id) else { return };
         self.index_out(slot);
         self.messages.at_mut(slot).reserves += 1;
@@ -370,6 +372,7 @@ impl Durable {
     }
 
     fn rehold(&mut self, at: At, lease: Lease) {
+        // Replay may begin behind its put, or a flush has forgotten it.
         let Some(slot) = self.slot(at.id) else { return };
         self.index_out(slot);
         self.lease_out(slot, at.id);
@@ -394,6 +397,7 @@ impl Durable {
     }
 
     fn withhold(&mut self, at: At, client_id: ClientId) {
+        // Replay may begin behind its put, or a flush has forgotten it.
         let Some(slot) = self.slot(at.id) else { return };
         self.end_attempt(at.id, AttemptEnd::Decided, b"");
         self.index_out(slot);
@@ -423,6 +427,7 @@ impl Durable {
     }
 
     fn touch(&mut self, id: MessageId, until: Ms) {
+        // Replay may begin behind its put, or a flush has forgotten it.
         let Some(slot) = self.slot(id) else { return };
         let Some(lease) = self.leases.get_mut(&slot) else {
             // A log may touch what it did not reserve.
@@ -558,9 +563,11 @@ impl Durable {
         self.count_in(to, |totals| totals.moved_in += 1);
         // The place is an id that no message will have.
         self.use_up(position);
+        // Replay may begin behind its put, or a flush has forgotten it.
         let Some(slot) = self.slot(at.id) else { return };
         let Some(queue) = self.queue(to) else {
             self.take_out(slot);
+            // Replay may begin behind the end of the queue.
             return;
         };
         let aged_from = queue.aging.as_ref().map_or(0, |clock| clock.at(now));
@@ -607,11 +614,13 @@ impl Durable {
     }
 
     fn end_lost(&mut self, id: MessageId) {
+        // A purge or drop has forgotten it, and its lease is not freed yet.
         let Some(slot) = self.slot(id) else { return };
         let message = self.messages.at(slot);
         let (at, doomed) = (message.at(), message.doomed);
         if doomed {
             self.remove(at, Removal::Doomed);
+            // A client has dropped its queue while it was reserved.
             return;
         }
         if self.messages.at(slot).cancelled().is_some() {

@@ -65,10 +65,13 @@ impl Durable {
     /// A lease is about to end without success; no effect if the message has none.
     pub(super) fn end_attempt(&mut self, id: MessageId, end: AttemptEnd, error: &[u8]) {
         if self.attempts.bytes_max == 0 {
+            // By the settings no attempts are kept.
             return;
         }
+        // Replay may begin behind its put, or a flush has forgotten it.
         let Some(slot) = self.slot(id) else { return };
         let Some(lease) = self.leases.get(&slot) else {
+            // It is not reserved: a client may bury what waits.
             return;
         };
         // No client has the lease under which a message waits for a hook's decision.
@@ -78,6 +81,7 @@ impl Durable {
         let message = self.messages.at(slot);
         let queue = self.queue(message.queue);
         let Some(queue) = queue.map(|queue| queue.name.clone()) else {
+            // The log has ended its queue.
             return;
         };
         let line = error.split(|byte| *byte == b'\n').next();

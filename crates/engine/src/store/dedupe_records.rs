@@ -44,6 +44,7 @@ impl Durable {
     /// Records keep hashes from now on, also those that are there.
     pub(super) fn hash_dedupe(&mut self, key: [u8; 16]) {
         if self.hash_key.is_some() {
+            // The log has given the key before, and the records go by it.
             return;
         }
         self.hash_key = Some(key);
@@ -96,6 +97,7 @@ impl Durable {
     /// These messages leave memory for a run: flushes before did not take them.
     pub(super) fn keep_tied(&mut self, queue: QueueId, ids: &[MessageId]) {
         if self.tied.is_empty() {
+            // No record is tied to a message, as with most settings.
             return;
         }
         let generation = self.queue(queue).map_or(0, |queue| queue.generation);

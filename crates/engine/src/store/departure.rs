@@ -16,6 +16,7 @@ pub(super) fn depart(message: &mut Message, from: Option<&Name>, why: Transfer, 
         extra.failures = 0;
         extra.attrs.retain(|(name, _)| !is_dead_letter(name));
         message.reserves = 0;
+        // A client has sent it back: it is no dead letter any more.
         return;
     }
     let reason: &[u8] = match why {

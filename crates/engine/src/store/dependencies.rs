@@ -407,9 +407,11 @@ impl Durable {
             if dependencies.is_afar(parent) && dependencies.children(parent).next().is_none() {
                 dependencies.unwatched.insert(parent);
             }
+            // With its own number the log says that nobody waits here any more.
             return;
         }
         if shard >= dependencies.shards {
+            // The log may be that of a server with more shards.
             return;
         }
         if state.is_some() {

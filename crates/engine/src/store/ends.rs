@@ -139,6 +139,7 @@ impl Ends {
     /// Keeps so many from now on.
     pub(super) fn set_max(&mut self, max: usize) {
         if max == self.max {
+            // The settings say what they did before.
             return;
         }
         self.max = max;
@@ -216,6 +217,7 @@ impl Ends {
         while let Some(oldest) = self.blocks.front() {
             let live = oldest.block.row.live as usize;
             if self.max > 0 && self.in_blocks - live < self.max.div_ceil(2) {
+                // The settings leave room for it beside newer ends.
                 return;
             }
             self.in_blocks -= live;
@@ -252,6 +254,7 @@ impl Ends {
     /// Keeps a purge if the end of one of its messages is forgotten.
     fn forget(&mut self, (low, high): (u64, u64), of: Rest) {
         if self.max == 0 || !of.why.is_purge() {
+            // By the settings no ends are kept, or no purge has removed it.
             return;
         }
         let is_same = |purge: &&mut Purge| {
@@ -261,6 +264,7 @@ impl Ends {
         };
         if let Some(purge) = self.purges.iter_mut().rev().find(is_same) {
             purge.ids = (purge.ids.0.min(low), purge.ids.1.max(high));
+            // A client has purged in several steps: this one is added to the others.
             return;
         }
         if self.purges.len() == PURGES_MAX {
@@ -284,6 +288,7 @@ impl Ends {
                 self.forget((forgotten, forgotten), of);
             }
         } else {
+            // By the settings no ends are kept.
             return;
         }
         self.next = if self.next + 1 < self.max {
@@ -334,9 +339,9 @@ impl Ends {
 
     #[cold]
     fn put_instead(&mut self, message: &Message) {
-        let Some(Waits { at, from, replaced }) = self.waits.take() else {
-            return;
-        };
+        let waits = self.waits.take();
+        let waits = waits.expect("a removal that waits for a put was just seen");
+        let Waits { at, from, replaced } = waits;
         let instead =
             message.queue == from.queue && (replaced || message.position == from.position);
         if instead && let Some(rest) = self.rest.get_mut(at) {
@@ -447,6 +452,23 @@ impl Durable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Body;
+
+    #[test]
+    fn a_put_in_the_place_of_nothing_is_noticed() {
+        let at = At {
+            queue: QueueId(1),
+            priority: 1,
+            position: 1,
+            id: MessageId(1),
+        };
+        let message = Message::new(at, Ms(1), Body::new(b"body"));
+        let mut ends = Ends::default();
+        fires("a removal that waits for a put was just seen", || {
+            ends.put_instead(&message);
+        });
+    }
 
     fn ids(ends: &Ends) -> Vec<u64> {
         (1..100)

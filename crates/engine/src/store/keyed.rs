@@ -70,6 +70,7 @@ impl Durable {
 
     /// A queue's settings give its keys this meaning from now on.
     pub(crate) fn set_groups(&mut self, id: QueueId, rules: Option<Rules>) {
+        // The log may set up a queue that is gone.
         let Some(queue) = self.queue(id) else { return };
         let rules = rules.filter(|_| !queue.live.dropped);
         if queue.groups.as_ref().map(|groups| groups.rules()) != rules {
@@ -264,18 +265,21 @@ impl Durable {
     /// of the queue's are in memory: consumers that wait behind what may not go
     /// do not bring all of it into memory.
     pub(crate) fn shed(&mut self, id: QueueId, keep: usize) {
+        // The queue went with the last message that was taken out of it.
         let Some(queue) = self.queue(id) else { return };
         let (Some(groups), Some(cold)) = (&queue.groups, &queue.cold) else {
             // Its keys mean nothing, or nothing of it is in runs.
             return;
         };
         if cold.loaded.len() <= keep || groups.knows_enough() {
+            // Clients have had few blocks loaded, or what is known of others is enough.
             return;
         }
         let mut left = cold.loaded.len() - keep;
         let loaded: Vec<BlockAt> = cold.loaded.iter().copied().collect();
         for at in loaded {
             if left == 0 {
+                // As many have gone as were to go.
                 return;
             }
             let Some(survey) = self.survey_loaded(at) else {

@@ -309,6 +309,7 @@ impl Durable {
     /// Runs are not counted: they know what lives in them.
     pub(crate) fn count_segment_ref(&mut self, segment_ref: SegmentRef) {
         if segment_ref.is_run() {
+            // A run knows what lives in it.
             return;
         }
         *self.segment_refs.entry(segment_ref).or_insert(0) += 1;
@@ -316,6 +317,7 @@ impl Durable {
 
     pub(crate) fn uncount_segment_ref(&mut self, segment_ref: SegmentRef) {
         if segment_ref.is_run() {
+            // A run knows what lives in it.
             return;
         }
         let count = self.segment_refs.get_mut(&segment_ref);

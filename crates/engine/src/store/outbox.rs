@@ -33,6 +33,7 @@ impl Durable {
         }
         let from = self.count_out(at.queue, why);
         self.untie(at.id);
+        // Replay may begin behind its put, or a flush has forgotten it.
         let Some(slot) = self.slot(at.id) else { return };
         let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);
         let mut message = self.take_out(slot);

@@ -50,6 +50,7 @@ impl Durable {
     fn vacate(&mut self, id: QueueId) {
         let known = (id.0 as usize) < self.queues.len();
         if !known || self.queue(id).is_some_and(|queue| !queue.live.dropped) {
+            // The number is new, or the log makes a queue again that is there.
             return;
         }
         let queue = self.queue(id);
@@ -170,6 +171,7 @@ impl Durable {
             return;
         };
         if dropped != Some(true) {
+            // The log may drop a queue twice.
             return;
         }
         if let Some(groups) = queue.groups.take() {

@@ -67,6 +67,7 @@ impl Durable {
         survey: Option<Survey>,
     ) {
         if row.live == 0 || self.queue(row.queue).is_none_or(|queue| queue.live.dropped) {
+            // All of it has left since it was written, or a client has dropped its queue.
             return;
         }
         let at = BlockAt::of(run, row.ordinal);
@@ -119,6 +120,7 @@ impl Durable {
             return;
         };
         if !block.is_alive(ordinal) {
+            // Replay may begin with an image in which it has left.
             return;
         }
         let block = table.blocks.get_mut(&first);
@@ -306,6 +308,7 @@ impl Durable {
     /// A block's messages leave memory again. Nothing happens to them.
     pub(crate) fn unload(&mut self, at: BlockAt) {
         let Some(block) = self.cold.block_mut(at) else {
+            // Its run was replaced, or nothing was left in the block.
             return;
         };
         // One that is not loaded keeps its place: taken for stored, an unreadable
@@ -385,6 +388,7 @@ impl Durable {
             return;
         };
         if !block.is_stored() {
+            // Another read of it was supplied first.
             return;
         }
         block.shelf = Shelf::Damaged;

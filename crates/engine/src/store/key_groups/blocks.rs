@@ -144,6 +144,7 @@ impl KeyGroups {
             StateIndex::NotSelectable | StateIndex::Buried | StateIndex::Archived => false,
         };
         if !counts || !self.covers_block(at, row) {
+            // It holds up no group, or the building has not come to it.
             return;
         }
         match survey {
@@ -216,6 +217,7 @@ impl KeyGroups {
             self.open.insert((row.first, at));
         }
         if !self.is_ordered() || !row.keyed {
+            // By the settings its keys have no order, or no put gave it a key.
             return;
         }
         let bound = match row.state_index == StateIndex::Ready && row.first.0 == row.last.0 {

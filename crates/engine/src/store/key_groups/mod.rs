@@ -397,6 +397,7 @@ impl KeyGroups {
         let ordered = self.is_ordered();
         let reserved = standing == Standing::Reserved;
         if is_held(message, standing) || (reserved && !self.covers(message.id)) {
+            // It waits for others, or the building has not come to it.
             return;
         }
         self.in_flight += u64::from(reserved);
@@ -408,9 +409,11 @@ impl KeyGroups {
             if reserved {
                 self.weigh_noise(None);
             }
+            // Its put gave it no key.
             return;
         };
         if !ordered && matches!(standing, Standing::NotSelectable | Standing::Delayed) {
+            // Without an order it keeps back no other.
             return;
         }
         let number = self.number_of(key);
@@ -447,6 +450,7 @@ impl KeyGroups {
         let position = (message.position, message.id);
         let reserved = standing == Standing::Reserved;
         if is_held(message, standing) || (reserved && !self.covers(message.id)) {
+            // It waited for others, or the building has not come to it.
             return;
         }
         let counted = !reserved || self.in_flight > 0;
@@ -461,6 +465,7 @@ impl KeyGroups {
             if reserved {
                 self.weigh_noise(None);
             }
+            // Its put gave it no key.
             return;
         };
         // Not there yet, or it leaves nothing there.
@@ -514,6 +519,7 @@ impl KeyGroups {
     /// a message that changes its state leaves its group and comes back.
     fn forget_idle(&mut self, number: u32) {
         if !self.group(number).is_idle() || self.idle == Some(number) {
+            // Something is left of it, or it is the next one already.
             return;
         }
         let Some(old) = self.idle.replace(number) else {
@@ -555,6 +561,7 @@ impl KeyGroups {
         let old = group.eligibility;
         let new = self.eligibility_of(group);
         if new.map(|(eligibility, order, _)| (eligibility, order)) == old {
+            // The message that came or went is not the one it is known by.
             return;
         }
         if let Some((eligibility, order)) = old {
@@ -580,6 +587,7 @@ impl KeyGroups {
     /// Adjusts to a change of the messages under leases, in this group or outside of all.
     fn weigh_noise(&mut self, changed: Option<u32>) {
         if !self.is_fair() {
+            // By the settings its keys have no shares.
             return;
         }
         if let Some(number) = changed {
@@ -592,6 +600,7 @@ impl KeyGroups {
             }
         }
         if self.busy.is_empty() && self.over_share.is_empty() {
+            // Clients hold too few of any key for a share to matter.
             return;
         }
         let loud = self.busy.iter().rev();
@@ -631,6 +640,7 @@ impl KeyGroups {
     /// A key is held until then; `None`: no longer.
     pub(super) fn hold(&mut self, key: &Arc<[u8]>, until: Option<Ms>, now: Ms) {
         if until.is_none() && !self.numbers.contains_key(key) {
+            // Nothing of the key is here: its group was forgotten, or never made.
             return;
         }
         let number = self.number_of(key);
@@ -670,6 +680,7 @@ impl KeyGroups {
                 return;
             };
             if at > now {
+                // By the clock no other is due.
                 return;
             }
             let speed = self.rules.speed;

@@ -41,6 +41,7 @@ impl Walk {
             if let Some(key) = message.key() {
                 *self.counts.entry(key.clone()).or_default() += 1;
             }
+            // By the settings the keys have no order: their numbers are enough.
             return;
         }
         match (&mut self.follow, message.key()) {
