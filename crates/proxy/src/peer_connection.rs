@@ -162,6 +162,10 @@ async fn write_line<S: AsyncWrite + Unpin>(
     question: Question,
 ) -> io::Result<()> {
     let node = Arc::clone(&shared.node);
+    let _order = match question {
+        Question::Status => None,
+        Question::Order(_) => shared.orders.acquire().await.ok(),
+    };
     // The node may ask others first.
     let answered = in_thread(&QUESTIONS, move || match question {
         Question::Status => node.status(),

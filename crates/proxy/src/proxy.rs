@@ -24,6 +24,11 @@ const UNSAID_MAX: usize = 1024;
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// Orders that are answered at a time.
+const ORDERS: u32 = 8;
+/// The answers to orders are waited for so long when the proxy ends.
+const LAST: Duration = Duration::from_secs(1);
+
 /// Connections that an earlier process had accepted, and whose clients say nothing, are brought to
 /// the owner so far apart, not all at once.
 const APART: Duration = Duration::from_millis(2);
@@ -76,6 +81,7 @@ impl Proxy {
             intake: OnceLock::new(),
             closed: AtomicBool::new(false),
             node,
+            orders: Semaphore::new(ORDERS as usize),
             counts: Counts::default(),
         });
         {
@@ -107,9 +113,14 @@ impl Proxy {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("proxy".to_owned());
+        let ours = Arc::clone(&shared);
         let thread = thread.spawn(move || {
-            // Dropped without a word says the same.
-            runtime.block_on(stopped).ok();
+            runtime.block_on(async {
+                // Dropped without a word says the same.
+                stopped.await.ok();
+                // It may be by an order that the proxy ends.
+                timeout(LAST, ours.orders.acquire_many(ORDERS)).await.ok();
+            });
             runtime.shutdown_background();
         })?;
         Ok(Self {

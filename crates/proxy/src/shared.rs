@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::line::Tunnel;
 use crate::tls::PeerTls;
@@ -90,5 +90,7 @@ pub(crate) struct Shared {
     /// The intake takes nobody any more.
     pub(crate) closed: AtomicBool,
     pub(crate) node: Arc<dyn Node>,
+    /// A permit for each order that is being answered.
+    pub(crate) orders: Semaphore,
     pub(crate) counts: Counts,
 }

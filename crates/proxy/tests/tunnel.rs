@@ -4,15 +4,16 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_proxy::line::{Answer, Tunnel};
+use quintet_proxy::line::{Answer, Question, Tunnel};
 use quintet_proxy::tls::{Files, PeerTls};
 use quintet_proxy::{
     Client, DropGuard, Hint, Intake, Node, Owners, Proxy, ProxyListener, Settings, Socket, Stream,
+    ask_node,
 };
 use quintet_tls::Secure;
 use tokio::sync::watch;
@@ -716,4 +717,51 @@ fn files_that_do_not_go_together_are_named() {
         let error = PeerTls::load(&files).expect_err("bad files").to_string();
         assert!(error.contains(says), "{error}");
     }
+}
+
+/// A node whose order ends when the test says so.
+struct Slow {
+    began: Sender<()>,
+    end: Mutex<Receiver<()>>,
+}
+
+impl Node for Slow {
+    fn status(&self) -> String {
+        String::new()
+    }
+
+    fn order(&self, words: &[String]) -> String {
+        self.began.send(()).expect("the test listens");
+        let end = self.end.lock().expect("nobody panics here");
+        end.recv().expect("it may end");
+        words.join(" ")
+    }
+}
+
+#[test]
+fn an_order_that_ends_the_proxy_is_answered() {
+    let peer_socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = peer_socket.local_addr().expect("an address").to_string();
+    let (began, begins) = channel();
+    let (go_on, end) = channel();
+    let end = Mutex::new(end);
+    let (_owners, seen) = watch::channel(Owners::Nobody);
+    let proxy = Proxy::start(Vec::new(), seen, Arc::new(Slow { began, end }), settings());
+    let proxy = proxy.expect("a proxy");
+    proxy
+        .listen(vec![Socket::Tcp(peer_socket)])
+        .expect("a socket");
+    let order = Question::Order(vec!["move".to_owned()]);
+    let asks = std::thread::spawn(move || ask_node(&settings(), &address, order));
+    begins.recv().expect("an order");
+    let ends = std::thread::spawn(move || drop(proxy));
+    // It ends at once, or waits for the order.
+    let by = Instant::now() + Duration::from_millis(300);
+    while !ends.is_finished() && Instant::now() < by {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    go_on.send(()).expect("it waits");
+    let answer = asks.join().expect("no panic").expect("an answer");
+    assert_eq!(answer.trim_end(), "move");
+    ends.join().expect("no panic");
 }

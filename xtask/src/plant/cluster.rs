@@ -103,6 +103,10 @@ pub(super) const CLUSTER: &[Planted] = planted![
     "silent-owner-kept": "a tunnel to a silent machine stays open when another node owns"
         "crates/proxy/src/tunnel.rs": "hint.epoch > epoch);" => "hint.epoch > epoch + 9);";
         ["--test=tunnel" "a_deposed_owner_is_left"]
+    "order-cut-off": "a proxy ends before the order that ends it is answered"
+        "crates/proxy/src/proxy.rs":
+        "timeout(LAST, ours.orders.acquire_many(ORDERS)).await.ok();" => "drop(ours);";
+        ["--test=tunnel" "an_order_that_ends_the_proxy"]
     "silent-client-left": "a client that has said nothing is closed with its owner"
         "crates/proxy/src/tunnel.rs": "deposed(owners, epoch)).await.is_ok() {\n"
         => "deposed(owners, epoch)).await.is_err() {\n";
