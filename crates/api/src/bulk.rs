@@ -124,12 +124,8 @@ impl Api {
         bulk_op: BulkOp,
     ) -> Result<(Vec<ErrorKind>, u64, Option<Cursor>), Problem> {
         let mut kinds: HashMap<Vec<u8>, ErrorKind> = HashMap::new();
-        let mut slices = Slices {
-            step: 256,
-            most: COUNTED,
-            left: COUNT_SLICES,
-            ..Slices::of(bulk_op)
-        };
+        let mut slices = Slices::of(bulk_op).at_most(COUNTED, COUNT_SLICES);
+        slices.step = 256;
         while let Some(bulk_op) = slices.slice() {
             let (bulk_done, _room) = self.bulk_done(requester, bulk_op.clone()).await?;
             slices.done(&bulk_done);

@@ -72,8 +72,8 @@ pub(super) async fn of_queue(
     RequestBody(supplied, _share): RequestBody<Released>,
 ) -> Answer {
     let mut slices = Slices::of(BulkOp::show(queue, ListState::Reserved, ACT_STEP));
-    slices.bulk_op.after = supplied.cursor.as_deref().map(bulk::cursor).transpose()?;
     slices.left = SLICES;
+    slices.bulk_op.after = supplied.cursor.as_deref().map(bulk::cursor).transpose()?;
     let mut messages = 0;
     while let Some(bulk_op) = slices.slice() {
         let bulk_done = api.bulk_done(&requester, bulk_op.clone()).await;

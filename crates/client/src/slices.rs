@@ -35,6 +35,12 @@ impl Slices<'_> {
         }
     }
 
+    /// At most so many messages, and slices.
+    #[must_use]
+    pub fn at_most(self, most: u64, left: u32) -> Self {
+        Self { most, left, ..self }
+    }
+
     /// The next slice; `None` if there is none. It stays the same until it is [done](Self::done).
     pub fn slice(&mut self) -> Option<&mut BulkOp> {
         let room = self.most.saturating_sub(self.messages);
@@ -125,8 +131,7 @@ mod tests {
 
     #[test]
     fn no_more_messages_nor_slices_than_were_asked_for() {
-        let mut slices = ready();
-        slices.most = 4;
+        let mut slices = ready().at_most(4, u32::MAX);
         done(&mut slices, 3, Some(7));
         assert_eq!(place(&mut slices), Some((ListState::Ready, Some(7), 1)));
         // Of the last of a state too it is known where others would follow.
@@ -134,8 +139,7 @@ mod tests {
         assert_eq!((place(&mut slices), slices.whole), (None, false));
         assert_eq!(slices.bulk_op.state, ListState::Buried);
 
-        let mut slices = ready();
-        slices.left = 2;
+        let mut slices = ready().at_most(u64::MAX, 2);
         for next in [7, 8] {
             assert!(place(&mut slices).is_some());
             done(&mut slices, 0, Some(next));

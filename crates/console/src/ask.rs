@@ -418,10 +418,7 @@ pub(crate) async fn count(
         },
         ..BulkOp::show(question.queue.clone(), state, u32::MAX)
     };
-    let mut slices = Slices {
-        left: SLICES,
-        ..Slices::of(bulk_op)
-    };
+    let mut slices = Slices::of(bulk_op).at_most(u64::MAX, SLICES);
     while let Some(bulk_op) = slices.slice() {
         let bulk_done = context.bulk_op(bulk_op).await?;
         slices.done(&bulk_done);
@@ -438,11 +435,7 @@ async fn origins(
         filter: question.filter.clone(),
         ..BulkOp::show(question.queue.clone(), question.states[0], ORIGINS)
     };
-    let mut slices = Slices {
-        most: ORIGINS.into(),
-        left: SLICES,
-        ..Slices::of(bulk_op)
-    };
+    let mut slices = Slices::of(bulk_op).at_most(ORIGINS.into(), SLICES);
     let mut found: std::collections::BTreeMap<Option<Name>, u64> = Default::default();
     while let Some(bulk_op) = slices.slice() {
         let bulk_done = context.bulk_op(bulk_op).await?;

@@ -248,11 +248,7 @@ async fn first(
         after: after.map(cursor).transpose()?,
         ..BulkOp::show(queue.clone(), which.state, rows)
     };
-    let mut slices = Slices {
-        most: rows.into(),
-        left: SLICES,
-        ..Slices::of(bulk_op)
-    };
+    let mut slices = Slices::of(bulk_op).at_most(rows.into(), SLICES);
     let mut page = Page::default();
     while let Some(bulk_op) = slices.slice() {
         let bulk_done = context.bulk_op(bulk_op).await?;

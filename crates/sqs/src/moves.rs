@@ -441,10 +441,7 @@ async fn move_into(
         action: BulkAction::RedriveInto(to),
         ..BulkOp::show(queue.clone(), ListState::Ready, u32::MAX)
     };
-    let mut slices = Slices {
-        most: max,
-        ..Slices::of(bulk_op)
-    };
+    let mut slices = Slices::of(bulk_op).at_most(max, u32::MAX);
     while max > 0
         && let Some(bulk_op) = slices.slice()
     {
