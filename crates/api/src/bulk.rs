@@ -264,9 +264,7 @@ pub(super) async fn operate(
     let mut slices = Slices {
         then: &states[at + 1..],
         step,
-        most: supplied.max.unwrap_or(u64::MAX),
-        left: SLICES,
-        ..Slices::of(bulk_op)
+        ..Slices::of(bulk_op).at_most(supplied.max.unwrap_or(u64::MAX), SLICES)
     };
     in_slices(&mut slices, rest, |bulk_op| api.slice(&requester, bulk_op)).await?;
     let after = slices.bulk_op.after.map(cursor_text);

@@ -36,7 +36,6 @@ impl Slices<'_> {
     }
 
     /// At most so many messages, and slices.
-    #[must_use]
     pub fn at_most(self, most: u64, left: u32) -> Self {
         Self { most, left, ..self }
     }
