@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::response::{IntoResponse as _, Response};
 use hyper::Uri;
-use quintet_client::{ACT_REST, ACT_STEP, Did};
+use quintet_client::{ACT_REST, ACT_STEP, Did, Slices};
 use quintet_types::{
     BulkAction, BulkDone, BulkOp, Command, Cursor, Filter, ListState, Message, MessageId, Ms, Name,
     Operation,
@@ -75,7 +75,7 @@ fn state_and_cursor(text: &str) -> Result<(usize, Option<Cursor>), Problem> {
 }
 
 /// Messages whose errors are counted for one request at most.
-const COUNTED: usize = 2000;
+const COUNTED: u64 = 2000;
 /// Slices looked through for that.
 const COUNT_SLICES: u32 = 64;
 
@@ -121,14 +121,14 @@ impl Api {
     pub async fn errors(
         &self,
         requester: &Requester,
-        mut bulk_op: BulkOp,
-    ) -> Result<(Vec<ErrorKind>, usize, Option<Cursor>), Problem> {
+        bulk_op: BulkOp,
+    ) -> Result<(Vec<ErrorKind>, u64, Option<Cursor>), Problem> {
         let mut kinds: HashMap<Vec<u8>, ErrorKind> = HashMap::new();
-        let mut examined = 0;
-        for _ in 0..COUNT_SLICES {
-            bulk_op.max = u32::try_from(COUNTED - examined).unwrap_or(0).min(256);
+        let mut slices = Slices::of(bulk_op).at_most(COUNTED, COUNT_SLICES);
+        slices.step = 256;
+        while let Some(bulk_op) = slices.slice() {
             let (bulk_done, _room) = self.bulk_done(requester, bulk_op.clone()).await?;
-            examined += bulk_done.messages.len();
+            slices.done(&bulk_done);
             for message in &bulk_done.messages {
                 let (id, at, from) = (message.id, since(message), message.came_from());
                 let kind = message.error_kind();
@@ -146,15 +146,13 @@ impl Api {
                 }
             }
             let names = kinds.values().filter_map(|kind| kind.from.as_ref());
-            let is_full = names.map(name_bytes).sum::<u64>() >= super::PAGE_BYTES;
-            bulk_op.after = bulk_done.next;
-            if bulk_done.next.is_none() || examined >= COUNTED || is_full {
+            if names.map(name_bytes).sum::<u64>() >= super::PAGE_BYTES {
                 break;
             }
         }
         let mut kinds: Vec<ErrorKind> = kinds.into_values().collect();
         kinds.sort_by(|a, b| (b.count, b.at, &b.kind).cmp(&(a.count, a.at, &a.kind)));
-        Ok((kinds, examined, bulk_op.after))
+        Ok((kinds, slices.messages, slices.bulk_op.after))
     }
 }
 
@@ -207,7 +205,7 @@ pub(crate) async fn errors(Of(api, requester, queue): OfQueue, uri: Uri) -> Answ
     });
     Ok(reply::document(&Errors {
         errors: kinds.collect(),
-        messages: examined as u64,
+        messages: examined,
         cursor: next.map(cursor_text),
     }))
 }
@@ -235,7 +233,7 @@ pub(super) async fn operate(
     let only = [read::state(supplied.state.as_deref().unwrap_or(usual))?];
     let states: &[ListState] = if all_states { &NOT_DONE } else { &only };
     let state = only[0];
-    let (mut at, after) = match supplied.cursor.as_deref() {
+    let (at, after) = match supplied.cursor.as_deref() {
         Some(text) if all_states => state_and_cursor(text)?,
         text => (0, text.map(cursor).transpose()?),
     };
@@ -246,9 +244,9 @@ pub(super) async fn operate(
         BulkAction::Move(to) => Some(DoneWith(format!("to {to}"))),
         _ => None,
     };
-    let mut bulk_op = BulkOp {
+    let bulk_op = BulkOp {
         queue,
-        state,
+        state: states[at],
         filter,
         action: match (supplied.dry_run, operation) {
             (true, BulkAction::Cancel(_)) => BulkAction::CountToCancel,
@@ -258,60 +256,48 @@ pub(super) async fn operate(
         after,
         max: 0,
     };
-    let most = supplied.max.unwrap_or(u64::MAX);
     // Counting alone holds nobody up: it goes by the engine's own slices.
     let (step, rest) = match bulk_op.action.changes() && !supplied.fast {
         true => (ACT_STEP, ACT_REST),
         false => (u32::MAX, Duration::ZERO),
     };
-    let slice = |bulk_op| api.slice(&requester, bulk_op);
-    let messages = in_slices(&mut bulk_op, (states, &mut at), (most, step, rest), slice).await?;
-    let after = bulk_op.after.map(cursor_text);
+    let mut slices = Slices {
+        then: &states[at + 1..],
+        step,
+        ..Slices::of(bulk_op).at_most(supplied.max.unwrap_or(u64::MAX), SLICES)
+    };
+    in_slices(&mut slices, rest, |bulk_op| api.slice(&requester, bulk_op)).await?;
+    let after = slices.bulk_op.after.map(cursor_text);
+    let at = states.len() - slices.then.len() - 1;
     let cursor = match all_states {
-        true => (at < states.len()).then(|| format!("{at}.{}", after.unwrap_or_default())),
+        true => (!slices.whole).then(|| format!("{at}.{}", after.unwrap_or_default())),
         false => after,
     };
-    let command = Command::BulkOp(Box::new(bulk_op));
+    let messages = slices.messages;
+    let command = Command::BulkOp(Box::new(slices.bulk_op));
     let operation = Operation::of(&command, command.about().verb);
     let acted = acted(&Acted { messages, cursor }, operation);
     Ok((with.map(Extension), acted).into_response())
 }
 
-/// Does an operation in slices of `step` messages, with a `rest` in between, to those of these
-/// states from `at` on, to `most` messages. Returns the number of messages; `bulk_op` and `at` say
-/// where it goes on. If a slice fails when some are done, the request that goes on learns why.
+/// Does an operation, with a `rest` between its slices. If a slice fails when some messages are
+/// done, the request that goes on learns why.
 async fn in_slices<F: Future<Output = Result<BulkDone, Problem>>>(
-    bulk_op: &mut BulkOp,
-    (states, at): (&[ListState], &mut usize),
-    (most, step, rest): (u64, u32, Duration),
+    slices: &mut Slices<'_>,
+    rest: Duration,
     mut slice: impl FnMut(BulkOp) -> F,
-) -> Result<u64, Problem> {
-    let mut messages = 0;
-    for _ in 0..SLICES {
-        let Some(state) = states.get(*at) else {
-            break;
-        };
-        bulk_op.state = *state;
-        let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
-        bulk_op.max = left.min(step);
-        let bulk_done = match slice(bulk_op.clone()).await {
-            Ok(bulk_done) => bulk_done,
-            Err(_) if messages > 0 => break,
-            Err(problem) => return Err(problem.of_queue(&bulk_op.queue)),
-        };
-        messages += bulk_done.matched;
-        bulk_op.after = bulk_done.next;
-        if bulk_done.next.is_none() {
-            *at += 1;
+) -> Result<(), Problem> {
+    while let Some(bulk_op) = slices.slice() {
+        match slice(bulk_op.clone()).await {
+            Ok(bulk_done) => slices.done(&bulk_done),
+            Err(_) if slices.messages > 0 => break,
+            Err(problem) => return Err(problem.of_queue(&slices.bulk_op.queue)),
         }
-        if *at == states.len() || messages >= most {
-            break;
-        }
-        if rest > Duration::ZERO {
+        if slices.left > 0 && rest > Duration::ZERO {
             tokio::time::sleep(rest).await;
         }
     }
-    Ok(messages)
+    Ok(())
 }
 
 /// Which messages an operation is about.
@@ -396,13 +382,10 @@ mod tests {
         for (first, told) in [(done(3), Some(3)), (done(0), None)] {
             let mut outcomes = [Ok(first), Err(Problem::stopping())].into_iter();
             let slice = |_: BulkOp| ready(outcomes.next().expect("a third slice"));
-            let mut bulk_op = BulkOp::show("q".into(), ListState::Ready, 0);
-            let limits = (u64::MAX, 128, Duration::ZERO);
-            let (states, mut at) = ([ListState::Ready], 0);
-            let places = (&states[..], &mut at);
-            let done = runtime.block_on(in_slices(&mut bulk_op, places, limits, slice));
-            assert_eq!(done.ok(), told);
-            assert_eq!(bulk_op.after, next);
+            let mut slices = Slices::of(BulkOp::show("q".into(), ListState::Ready, 128));
+            let done = runtime.block_on(in_slices(&mut slices, Duration::ZERO, slice));
+            assert_eq!(done.ok().map(|()| slices.messages), told);
+            assert_eq!(slices.bulk_op.after, next);
         }
     }
 }

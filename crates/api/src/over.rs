@@ -5,7 +5,7 @@ mod newest;
 use std::collections::BTreeMap;
 
 use hyper::Uri;
-use quintet_client::Share;
+use quintet_client::{Share, Slices};
 use quintet_types::{BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb};
 
 use super::call::{Answer, Call};
@@ -314,7 +314,7 @@ impl Api {
         after: Option<Cursor>,
         heads: &mut Heads,
     ) -> Result<(), Problem> {
-        let mut bulk_op = BulkOp {
+        let bulk_op = BulkOp {
             filter: Filter {
                 tried: Some(group == Group::Retrying),
                 body: (!has.is_empty()).then(|| has.into()),
@@ -323,29 +323,27 @@ impl Api {
             after,
             ..BulkOp::show(queue, ListState::Delayed, 1)
         };
-        for _ in 0..SEEKS {
+        let mut slices = Slices::of(bulk_op).at_most(u64::MAX, SEEKS);
+        while let Some(bulk_op) = slices.slice() {
             let (bulk_done, room) = match self.bulk_done(requester, bulk_op.clone()).await {
                 // It was deleted since its numbers were read.
                 Err(problem) if problem.status == 404 => return Ok(()),
                 bulk_done => bulk_done?,
             };
+            slices.done(&bulk_done);
             if let Some(message) = bulk_done.messages.into_iter().next() {
                 let due = message
                     .due()
                     .map_or(0, |due| i64::try_from(due.0).unwrap_or(i64::MAX));
                 let order = (0, due, message.id);
                 let message = Some((message, room));
-                let queue = bulk_op.queue;
+                let queue = slices.bulk_op.queue;
                 heads.insert(order, Head { queue, message });
                 return Ok(());
             }
-            match bulk_done.next {
-                Some(next) => bulk_op.after = Some(next),
-                None => return Ok(()),
-            }
         }
-        if let Some(next) = bulk_op.after {
-            let (queue, message) = (bulk_op.queue, None);
+        if let Some(next) = slices.bulk_op.after {
+            let (queue, message) = (slices.bulk_op.queue, None);
             heads.insert(next.order, Head { queue, message });
         }
         Ok(())

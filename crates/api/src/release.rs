@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::IntoResponse;
 use hyper::StatusCode;
-use quintet_client::ACT_STEP;
+use quintet_client::{ACT_STEP, Slices};
 use quintet_types::{
     BackTo, BulkOp, By, Caller, ClientId, Command, How, ListState, Message, MessageId,
     MessageVersion, Operation, Outcome, When,
@@ -20,7 +20,7 @@ use super::{Api, bulk, read};
 use quintet_http::Requester;
 
 /// Slices of a queue in one request.
-const SLICES: usize = 8;
+const SLICES: u32 = 8;
 
 /// Back at its place, and not before.
 fn back() -> How {
@@ -71,10 +71,11 @@ pub(super) async fn of_queue(
     Of(api, requester, queue): OfQueue,
     RequestBody(supplied, _share): RequestBody<Released>,
 ) -> Answer {
-    let mut bulk_op = BulkOp::show(queue, ListState::Reserved, ACT_STEP);
-    bulk_op.after = supplied.cursor.as_deref().map(bulk::cursor).transpose()?;
+    let mut slices = Slices::of(BulkOp::show(queue, ListState::Reserved, ACT_STEP));
+    slices.left = SLICES;
+    slices.bulk_op.after = supplied.cursor.as_deref().map(bulk::cursor).transpose()?;
     let mut messages = 0;
-    for _ in 0..SLICES {
+    while let Some(bulk_op) = slices.slice() {
         let bulk_done = api.bulk_done(&requester, bulk_op.clone()).await;
         let (bulk_done, _room) = bulk_done.map_err(|problem| problem.after(messages))?;
         let mut ending = JoinSet::new();
@@ -92,12 +93,9 @@ pub(super) async fn of_queue(
                 Err(problem) => return Err(problem.after(messages)),
             }
         }
-        bulk_op.after = bulk_done.next;
-        if bulk_done.next.is_none() {
-            break;
-        }
+        slices.done(&bulk_done);
     }
-    let cursor = bulk_op.after.map(bulk::cursor_text);
+    let cursor = slices.bulk_op.after.map(bulk::cursor_text);
     Ok(bulk::acted(&Acted { messages, cursor }, Operation::Release))
 }
 

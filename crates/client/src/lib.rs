@@ -18,6 +18,7 @@ mod operator;
 mod reports;
 mod schedules;
 pub mod shown;
+mod slices;
 mod spec;
 pub mod trace;
 mod unique;
@@ -51,6 +52,7 @@ pub use schedules::{
     LastRun, NotSteered, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, Steered, TellSchedules,
     TellSteered, WhichSchedules,
 };
+pub use slices::Slices;
 pub use spec::{
     BadSpec, SCHEDULE_NAME_MAX, ScheduleSpec, SpecMissed, SpecOverlap, SpecRepeat, SpecUnique,
     SpecUntil,

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Mutex;
 
 use askama::Template;
+use quintet_client::Slices;
 use quintet_types::{
     BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Operation, Principal, Verb,
 };
@@ -409,7 +410,7 @@ pub(crate) async fn count(
     question: &Question,
     state: ListState,
 ) -> Result<(u64, bool), Problem> {
-    let mut bulk_op = BulkOp {
+    let bulk_op = BulkOp {
         filter: question.filter_at(context.now()),
         action: match question.operation == BulkOperation::Cancel {
             true => BulkAction::CountToCancel,
@@ -417,16 +418,12 @@ pub(crate) async fn count(
         },
         ..BulkOp::show(question.queue.clone(), state, u32::MAX)
     };
-    let mut number = 0;
-    for _ in 0..SLICES {
-        let bulk_done = context.bulk_op(&bulk_op).await?;
-        number += bulk_done.matched;
-        bulk_op.after = bulk_done.next;
-        if bulk_done.next.is_none() {
-            return Ok((number, true));
-        }
+    let mut slices = Slices::of(bulk_op).at_most(u64::MAX, SLICES);
+    while let Some(bulk_op) = slices.slice() {
+        let bulk_done = context.bulk_op(bulk_op).await?;
+        slices.done(&bulk_done);
     }
-    Ok((number, false))
+    Ok((slices.messages, slices.whole))
 }
 
 /// Where the first dead letters came from.
@@ -434,23 +431,18 @@ async fn origins(
     context: &PageRequest,
     question: &Question,
 ) -> Result<Vec<(Option<Named>, String)>, Problem> {
-    let mut bulk_op = BulkOp {
+    let bulk_op = BulkOp {
         filter: question.filter.clone(),
         ..BulkOp::show(question.queue.clone(), question.states[0], ORIGINS)
     };
+    let mut slices = Slices::of(bulk_op).at_most(ORIGINS.into(), SLICES);
     let mut found: std::collections::BTreeMap<Option<Name>, u64> = Default::default();
-    let mut seen = 0;
-    for _ in 0..SLICES {
-        let bulk_done = context.bulk_op(&bulk_op).await?;
+    while let Some(bulk_op) = slices.slice() {
+        let bulk_done = context.bulk_op(bulk_op).await?;
         for message in &bulk_done.messages {
             *found.entry(message.came_from()).or_default() += 1;
-            seen += 1;
         }
-        bulk_op.after = bulk_done.next;
-        bulk_op.max = ORIGINS.saturating_sub(seen);
-        if bulk_done.next.is_none() || bulk_op.max == 0 {
-            break;
-        }
+        slices.done(&bulk_done);
     }
     let origin =
         |(name, number): (Option<Name>, u64)| (name.as_ref().map(Named::new), words::count(number));

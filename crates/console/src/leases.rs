@@ -1,7 +1,7 @@
 //! Leases: their holders, messages and ends.
 
 use askama::Template;
-use quintet_client::Did;
+use quintet_client::{Did, Slices};
 use quintet_types::{BulkOp, Lease, ListState, Message, MessageId, Ms, Name, Verb};
 
 use super::frame::Frame;
@@ -147,9 +147,9 @@ async fn walk_queue(
     found: &mut LeaseWalk,
 ) -> Result<(), Problem> {
     let may_settle = context.requester.may_to(Verb::Settle, queue);
-    let mut bulk_op = BulkOp::show(queue.clone(), ListState::Reserved, SLICE);
-    loop {
-        let bulk_done = match context.bulk_op(&bulk_op).await {
+    let mut slices = Slices::of(BulkOp::show(queue.clone(), ListState::Reserved, SLICE));
+    while let Some(bulk_op) = slices.slice() {
+        let bulk_done = match context.bulk_op(bulk_op).await {
             Ok(bulk_done) => bulk_done,
             // It was deleted since its numbers were read.
             Err(problem) if problem.status == 404 && want.queue.is_empty() => return Ok(()),
@@ -165,15 +165,13 @@ async fn walk_queue(
             found.add(want, Row { may_settle, ..row }, held_ms);
         }
         found.examined += bulk_done.examined;
-        match bulk_done.next {
-            Some(_) if found.examined >= LOOKED_MAX => {
-                found.cut = true;
-                return Ok(());
-            }
-            Some(next) => bulk_op.after = Some(next),
-            None => return Ok(()),
+        slices.done(&bulk_done);
+        if !slices.whole && found.examined >= LOOKED_MAX {
+            found.cut = true;
+            break;
         }
     }
+    Ok(())
 }
 
 /// How long a lease is held, ms; `None`: it does not say.

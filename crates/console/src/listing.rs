@@ -1,5 +1,6 @@
 //! Messages of one state, a page at a time.
 
+use quintet_client::Slices;
 use quintet_types::{Bound, BulkOp, Filter, Lease, ListState, Message, Ms, Name, State};
 
 use super::names::{self, Named, Piece};
@@ -242,14 +243,15 @@ async fn first(
     after: Option<&str>,
     rows: u32,
 ) -> Result<Page, Problem> {
-    let mut bulk_op = BulkOp {
+    let bulk_op = BulkOp {
         filter: which.filter(),
         after: after.map(cursor).transpose()?,
         ..BulkOp::show(queue.clone(), which.state, rows)
     };
+    let mut slices = Slices::of(bulk_op).at_most(rows.into(), SLICES);
     let mut page = Page::default();
-    for _ in 0..SLICES {
-        let bulk_done = context.bulk_op(&bulk_op).await?;
+    while let Some(bulk_op) = slices.slice() {
+        let bulk_done = context.bulk_op(bulk_op).await?;
         let now = context.now();
         let leases = bulk_done
             .leases
@@ -260,14 +262,9 @@ async fn first(
         page.lines
             .extend(lines.map(|(message, lease)| Line::new(message, lease, now)));
         page.examined += bulk_done.examined;
-        bulk_op.after = bulk_done.next;
-        let found = u32::try_from(page.lines.len()).unwrap_or(rows);
-        if bulk_done.next.is_none() || found >= rows {
-            break;
-        }
-        bulk_op.max = rows - found;
+        slices.done(&bulk_done);
     }
-    page.next = bulk_op.after.map(cursor_text);
+    page.next = slices.bulk_op.after.map(cursor_text);
     Ok(page)
 }
 
@@ -320,8 +317,8 @@ pub(super) async fn kinds(
     let fit = names::fitting(weights, names::PAGE_BYTES);
     kinds.truncate(fit);
     let of = match next {
-        None => format!("all {}", words::count(examined as u64)),
-        Some(_) => format!("the first {}", words::count(examined as u64)),
+        None => format!("all {}", words::count(examined)),
+        Some(_) => format!("the first {}", words::count(examined)),
     };
     Ok((kinds, of))
 }

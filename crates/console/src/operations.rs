@@ -11,7 +11,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_client::{ACT_REST, ACT_STEP, Did};
+use quintet_client::{ACT_REST, ACT_STEP, Did, Slices};
 use quintet_types::{
     BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, HOLD_MAX_MS, How, ListState,
     MessageId, Ms, Name, Operation, Outcome, QueueStats, When,
@@ -441,11 +441,11 @@ async fn bulk_op(
         (BulkOperation::Move, None) => return Err(Problem::unexpected()),
     };
     for state in &question.states {
-        let mut bulk_op = BulkOp {
+        let mut slices = Slices::of(BulkOp {
             action: action.clone(),
             ..BulkOp::show(question.queue.clone(), *state, ACT_STEP)
-        };
-        loop {
+        });
+        while let Some(bulk_op) = slices.slice() {
             if job.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -454,13 +454,12 @@ async fn bulk_op(
             if question.operation == BulkOperation::Purge && all {
                 bulk_op.action = BulkAction::Purge;
             }
-            let bulk_done = context.bulk_op(&bulk_op).await?;
+            let bulk_done = context.bulk_op(bulk_op).await?;
             job.done.fetch_add(bulk_done.matched, Ordering::Relaxed);
-            match bulk_done.next {
-                Some(next) => bulk_op.after = Some(next),
-                None => break,
+            slices.done(&bulk_done);
+            if !slices.whole {
+                tokio::time::sleep(ACT_REST).await;
             }
-            tokio::time::sleep(ACT_REST).await;
         }
     }
     Ok(())

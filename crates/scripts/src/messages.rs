@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::path::PathBuf;
 
-use quintet_client::{BodyBytes, ScopedClient, ask_named};
+use quintet_client::{BodyBytes, ScopedClient, Slices, ask_named};
 use quintet_types::{
     At, Attr, Body, BulkOp, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put,
     PutMore, State, When,
@@ -402,11 +402,11 @@ impl Rq {
         listed: ListState,
         see: &mut dyn FnMut(&[Message]) -> bool,
     ) -> Walk {
-        let mut bulk_op = BulkOp::show(Name::from(queue), listed, PAGE);
-        loop {
+        let mut slices = Slices::of(BulkOp::show(Name::from(queue), listed, PAGE));
+        while let Some(bulk_op) = slices.slice() {
             let requested = self.ask(Command::BulkOp(Box::new(bulk_op.clone())));
             let Outcome::BulkDone(slice) = requested else {
-                return match bulk_op.after {
+                return match slices.bulk_op.after {
                     None => Walk::Whole,
                     Some(_) => Walk::BrokeOff,
                 };
@@ -414,11 +414,9 @@ impl Rq {
             if !slice.messages.is_empty() && !see(&slice.messages) {
                 return Walk::Stopped;
             }
-            if slice.next.is_none() {
-                return Walk::Whole;
-            }
-            bulk_op.after = slice.next;
+            slices.done(&slice);
         }
+        Walk::Whole
     }
 
     /// Messages of a queue whose fields have (or, with `exact`, are) these

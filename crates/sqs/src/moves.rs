@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use hyper::StatusCode;
-use quintet_client::Did;
+use quintet_client::{Did, Slices};
 use quintet_http::Guest;
 
 use crate::ask::{ShardClient, if_there};
@@ -436,21 +436,18 @@ async fn move_into(
     max: u64,
     moved: &mut u64,
 ) -> Result<(), Fault> {
-    let mut left = max;
-    let mut bulk_op = BulkOp {
+    let bulk_op = BulkOp {
         filter,
         action: BulkAction::RedriveInto(to),
-        ..BulkOp::show(queue.clone(), ListState::Ready, 0)
+        ..BulkOp::show(queue.clone(), ListState::Ready, u32::MAX)
     };
-    while left > 0 {
-        bulk_op.max = u32::try_from(left).unwrap_or(u32::MAX);
-        let bulk_done = shards.bulk(&bulk_op).await?;
+    let mut slices = Slices::of(bulk_op).at_most(max, u32::MAX);
+    while max > 0
+        && let Some(bulk_op) = slices.slice()
+    {
+        let bulk_done = shards.bulk(bulk_op).await?;
         *moved += bulk_done.matched;
-        left = left.saturating_sub(bulk_done.matched);
-        bulk_op.after = bulk_done.next;
-        if bulk_done.next.is_none() {
-            break;
-        }
+        slices.done(&bulk_done);
     }
     Ok(())
 }
@@ -471,21 +468,23 @@ async fn sources(
                 .any(|name| name.as_bytes() == source.as_bytes())
         })
     };
-    let mut bulk_op = BulkOp {
+    let mut slices = Slices::of(BulkOp {
         filter: Filter {
             dead: true,
             ..Filter::default()
         },
         after: *after,
         ..BulkOp::show(from.clone(), ListState::Ready, 0)
-    };
+    });
     let mut sources = BTreeMap::new();
     let mut left = max;
-    while left > 0 {
+    while left > 0
+        && let Some(bulk_op) = slices.slice()
+    {
         // Many of those in front may stay.
         let page = back_to.map_or(left, |_| left.max(PAGE));
         bulk_op.max = u32::try_from(page).unwrap_or(u32::MAX);
-        let bulk_done = shards.bulk(&bulk_op).await?;
+        let bulk_done = shards.bulk(bulk_op).await?;
         let came_from = bulk_done.messages.iter().filter_map(Message::came_from);
         for source in came_from
             .filter(may)
@@ -494,13 +493,10 @@ async fn sources(
             *sources.entry(source).or_default() += 1;
             left -= 1;
         }
-        bulk_op.after = bulk_done.next;
+        slices.done(&bulk_done);
         if sources.is_empty() {
             // Nothing in front of it may ever go.
             *after = bulk_done.next.or(*after);
-        }
-        if bulk_done.next.is_none() {
-            break;
         }
     }
     Ok(sources)

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use quintet_client::Slices;
 use quintet_http::{Guest, locked};
 use quintet_types::{
     BulkOp, Command, CommandError, Edit, ListState, Name, Outcome, Overrides, QueueSetup,
@@ -347,15 +348,15 @@ impl Sqs {
         // One that is ready stays so where the delay gets shorter.
         let ready = (delay_ms > before_ms).then_some(ListState::Ready);
         for state in [ListState::Delayed].into_iter().chain(ready) {
-            let mut bulk_op = BulkOp::show(queue.clone(), state, STEP);
-            loop {
+            let mut slices = Slices::of(BulkOp::show(queue.clone(), state, STEP));
+            while let Some(bulk_op) = slices.slice() {
                 if *context.stops.borrow() {
                     return Err(Fault::new(
                         Shape::RequestThrottled,
                         "the server is stopping",
                     ));
                 }
-                let shown = shards.bulk(&bulk_op).await?;
+                let shown = shards.bulk(bulk_op).await?;
                 let now = self.client_api.now();
                 let edits = shown.messages.iter().filter_map(|message| {
                     let of_queue = match message.extra.as_ref().and_then(|extra| extra.due) {
@@ -380,10 +381,7 @@ impl Sqs {
                         outcome => accepted(outcome).map(drop)?,
                     }
                 }
-                bulk_op.after = shown.next;
-                if shown.next.is_none() {
-                    break;
-                }
+                slices.done(&shown);
             }
         }
         Ok(())

@@ -99,11 +99,11 @@ pub enum Value<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     specs: &'static [OptionSpec],
-    supplied: BTreeMap<String, ServerResponse>,
+    supplied: BTreeMap<String, OptionValue>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum ServerResponse {
+enum OptionValue {
     Bool(bool),
     Number(u64),
     Text(String),
@@ -126,10 +126,10 @@ impl Options {
         let spec = self.spec(name);
         let spec = spec.ok_or_else(|| format!("unknown option \"{name}\""))?;
         let supplied = match (spec.default, value) {
-            (Value::Bool(_), Value::Bool(b)) => ServerResponse::Bool(b),
-            (Value::Number(_), Value::Number(n)) => ServerResponse::Number(n),
-            (Value::Bytes(_), Value::Number(n) | Value::Bytes(n)) => ServerResponse::Number(n),
-            (Value::Text(_), Value::Text(t)) => ServerResponse::Text(t.to_owned()),
+            (Value::Bool(_), Value::Bool(b)) => OptionValue::Bool(b),
+            (Value::Number(_), Value::Number(n)) => OptionValue::Number(n),
+            (Value::Bytes(_), Value::Number(n) | Value::Bytes(n)) => OptionValue::Number(n),
+            (Value::Text(_), Value::Text(t)) => OptionValue::Text(t.to_owned()),
             (Value::Bool(_), _) => return Err(format!("{name} takes true or false")),
             (Value::Number(_), _) => return Err(format!("{name} takes a whole number")),
             (Value::Bytes(_), _) => {
@@ -146,7 +146,7 @@ impl Options {
     /// The value of an option of type text; `""` if there is no such option.
     pub fn text(&self, name: &str) -> &str {
         match (self.supplied.get(name), self.default(name)) {
-            (Some(ServerResponse::Text(text)), _) => text,
+            (Some(OptionValue::Text(text)), _) => text,
             (_, Some(Value::Text(text))) => text,
             _ => "",
         }
@@ -155,7 +155,7 @@ impl Options {
     /// The value of an option of type number or bytes; 0 if there is none.
     pub fn number(&self, name: &str) -> u64 {
         match (self.supplied.get(name), self.default(name)) {
-            (Some(ServerResponse::Number(number)), _) => *number,
+            (Some(OptionValue::Number(number)), _) => *number,
             (_, Some(Value::Number(number) | Value::Bytes(number))) => number,
             _ => 0,
         }
@@ -164,7 +164,7 @@ impl Options {
     /// The value of an option of type bool; false if there is none.
     pub fn flag(&self, name: &str) -> bool {
         match (self.supplied.get(name), self.default(name)) {
-            (Some(ServerResponse::Bool(flag)), _) => *flag,
+            (Some(OptionValue::Bool(flag)), _) => *flag,
             (_, Some(Value::Bool(flag))) => flag,
             _ => false,
         }

@@ -12,7 +12,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use quintet_client::Share;
+use quintet_client::{Share, Slices};
 use quintet_types::{
     BulkAction, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name, TURN_SHIFT, Verb,
 };
@@ -206,7 +206,7 @@ impl Newest<'_> {
                 },
             ),
         };
-        let mut bulk_op = BulkOp {
+        let bulk_op = BulkOp {
             filter: Filter {
                 body: (!self.has.is_empty()).then(|| self.has.into()),
                 ..filter
@@ -219,7 +219,8 @@ impl Newest<'_> {
             ..BulkOp::show(state_list.queue.clone(), state, 1)
         };
         let seeks = if self.slices > MANY { 1 } else { SEEKS };
-        for _ in 0..seeks {
+        let mut slices = Slices::of(bulk_op).at_most(u64::MAX, seeks);
+        while let Some(bulk_op) = slices.slice() {
             self.slices += 1;
             if self.slices > SLICES {
                 let why = "too many queues and priorities: list the dead messages queue by queue";
@@ -231,16 +232,13 @@ impl Newest<'_> {
                 Err(problem) if problem.status == 404 => return Ok(None),
                 bulk_done => bulk_done?,
             };
+            slices.done(&bulk_done);
             if let Some(message) = bulk_done.messages.into_iter().next() {
                 let (priority, place) = state_list.place(&message);
                 return Ok(Some((priority, place, Some((message, room)))));
             }
-            match bulk_done.next {
-                Some(next) => bulk_op.after = Some(next),
-                None => return Ok(None),
-            }
         }
-        let at = bulk_op.after.map(|after| after.order);
+        let at = slices.bulk_op.after.map(|after| after.order);
         Ok(at.map(|(priority, position, id)| (priority, (position, id), None)))
     }
 
