@@ -2,8 +2,8 @@
 
 use quintet_types::{BulkDone, BulkOp, ListState};
 
-/// Where an operation on many messages is. Whoever does it asks for each slice here, does it, says
-/// what came of it, and rests; or stops, or begins later with [`Slices::bulk_op`] as it is.
+/// Where an operation on many messages is. Its caller asks for each slice here, does it, says what
+/// came of it, and rests; or stops, or begins later with [`Slices::bulk_op`] as it is.
 pub struct Slices<'a> {
     /// The operation: it goes on with this state, behind this place.
     pub bulk_op: BulkOp,
