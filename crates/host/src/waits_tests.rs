@@ -1,4 +1,4 @@
-//! The waits of ARCHITECTURE.md between the host's threads: each of these fails when the wake that
+//! The waits of WAITS.md between the host's threads: each of these fails when the wake that
 //! ends the wait is left out, in the time of [`PATIENCE`] at most.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
