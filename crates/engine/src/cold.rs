@@ -1,6 +1,6 @@
 //! Words for messages that do not die young: they leave memory for *runs*,
 //! immutable sorted files that the engine knows of but never reads
-//! (DESIGN section 6, `docs/run-format.md`).
+//! (`docs/run-format.md`).
 
 use quintet_types::{Message, MessageId, Ms, Order, QueueId, RunId, State, StateIndex};
 

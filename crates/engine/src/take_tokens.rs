@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashSet};
 
 use quintet_types::{ClientId, MessageId, Ms, QueueId};
 
-/// For how long a token is known, ms (`protocols/sqs.md`, A10).
+/// For how long a token is known, ms.
 pub(crate) const KNOWN_MS: u64 = 5 * 60 * 1000;
 /// Estimate of the memory that they take at most, bytes: some 60,000 takes of one message. The
 /// oldest are forgotten first.

@@ -3,8 +3,7 @@
 //! A queue with a script is an ordinary queue whose consumer is built in: for
 //! each message a process runs, which says over a pipe what becomes of it.
 //! [`Rq`] has all that RQ's HTTP API, socket and command line ask for.
-//! Sources: `seeds/rq-queue-script.txt` and `protocols/rq.md` of the project's
-//! brief; for users, `docs/scripts.md`.
+//! For users: `docs/scripts.md`.
 //!
 //! Knows of the engine only what a [`quintet_client::ClientApi`] shows.
 

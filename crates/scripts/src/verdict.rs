@@ -1,5 +1,4 @@
-//! The fate of a message when its script has ended: a function of the script's lines and its exit
-//! (`protocols/rq.md`, sections 4 and 9).
+//! The fate of a message when its script has ended: a function of the script's lines and its exit.
 
 use crate::pipe::ScriptLine;
 

@@ -41,8 +41,7 @@ impl SegmentRef {
 /// could would read, and remove, files of another message.
 pub const FOLDER: &str = "dir";
 
-/// Priority of messages put without one, unless the listener or queue says else
-/// (`protocols/union.md`, conflict 3).
+/// Priority of messages put without one, unless the listener or queue says else.
 pub const PRIORITY_DEFAULT: u32 = 1024;
 
 coded! {
@@ -371,8 +370,8 @@ impl Message {
     }
 
     /// True if its time ran out at `now` while it waited. Expiry does not touch reserved,
-    /// buried and archived messages (`protocols/union.md`, States); buried ones have a time of
-    /// their own ([`Extra::buried_until`]).
+    /// buried and archived messages; buried ones have a time of their own
+    /// ([`Extra::buried_until`]).
     pub fn is_expired(&self, now: Ms) -> bool {
         matches!(self.state, State::Ready | State::Prepared)
             && self.expires().is_some_and(|at| at <= now)

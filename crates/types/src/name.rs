@@ -7,9 +7,8 @@ use smallvec::SmallVec;
 
 /// The name of a queue: any bytes, 1 to 65,535 of them.
 ///
-/// Each protocol lets through only the names that are legal in its protocol
-/// (`protocols/union.md`, conflict 9); the engine itself takes any bytes.
-/// Names of up to 24 bytes live inside the value.
+/// Each protocol lets through only the names that are legal in its protocol; the
+/// engine itself takes any bytes. Names of up to 24 bytes live inside the value.
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Name(SmallVec<[u8; 24]>);
 

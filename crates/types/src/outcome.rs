@@ -123,7 +123,7 @@ impl Outcome {
     }
 }
 
-/// The condition for sending a reply (DESIGN section 4).
+/// The condition for sending a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
     /// Nothing of its own, only its turn.

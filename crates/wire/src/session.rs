@@ -292,7 +292,7 @@ pub enum HalfClose {
 }
 
 /// Bodies over this many bytes are announced with [`Step::Stream`] instead of
-/// being held in the connection's input (DESIGN section 6).
+/// being held in the connection's input.
 pub const STREAM_OVER: u64 = 64 * 1024;
 
 /// Asks for a page of queues.

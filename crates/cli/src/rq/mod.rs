@@ -1,5 +1,5 @@
-//! `quintet rq`, and the binary under the name `rq`: RQ's command line
-//! (`protocols/rq.md`, section 7), over the sockets in RQ's folder.
+//! `quintet rq`, and the binary under the name `rq`: RQ's command line, over the
+//! sockets in RQ's folder.
 
 pub(super) mod client;
 mod words;

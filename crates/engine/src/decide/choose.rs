@@ -353,8 +353,7 @@ impl Engine {
             .is_none_or(|max| self.store.messages.at(slot).body.len() <= max)
     }
 
-    /// The message and its companions, in the order they leave
-    /// (`protocols/pinpriq.md`, rulings 2 and 3).
+    /// The message and its companions, in the order they leave.
     pub(super) fn group_of(&self, best: &Candidate, take: &Take) -> SmallVec<[u32; 1]> {
         let mut slots = SmallVec::from_buf([best.slot]);
         let Some(limit) = take.group else {

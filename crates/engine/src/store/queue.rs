@@ -19,8 +19,8 @@ use crate::pace::{Pace, Speed};
 
 pub(crate) use quintet_types::Order;
 
-/// Order inside a message group (`protocols/pinpriq.md`, ruling 2): selectable
-/// ones by priority, then those not selectable; newest first.
+/// Order inside a message group: selectable ones by priority, then those not
+/// selectable; newest first.
 pub(crate) type GroupOrder = (bool, u32, Reverse<i64>, Reverse<MessageId>);
 
 /// A queue's durable state; `live` is the part that is not.

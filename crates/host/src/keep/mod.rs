@@ -24,9 +24,8 @@ use quintet_types::{ChunkPlace, ColdStats, MessageId, RunId, SegmentRef};
 use super::recover::run_name;
 use super::{Core, Signal, Work, locked};
 
-/// Bytes of a block, by how many blocks there are. Twice what DESIGN says at
-/// first, as each takes some 560 bytes of memory; more in a deep backlog, so
-/// that memory hardly grows with it.
+/// Bytes of a block, by how many blocks there are. Each block takes some 560 bytes
+/// of memory; blocks are longer in a deep backlog, so that memory hardly grows with it.
 const BLOCK_BYTES: [(u64, usize); 4] = [
     (8 << 10, 64 << 10),
     (12 << 10, 128 << 10),

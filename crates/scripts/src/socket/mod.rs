@@ -3,7 +3,7 @@
 //!
 //! One request per connection: `rq1 `, the length in eight digits, a space and
 //! the payload, `command argument`; the reply has the same form with JSON in
-//! it (`protocols/rq.md`, section 7). Only the server's user may connect.
+//! it. Only the server's user may connect.
 
 pub(crate) mod answer;
 mod frame;

@@ -73,7 +73,7 @@ pub(super) fn go_on(
 }
 
 /// The next step of a kick, whose last step kicked `now` jobs: delayed ones only if no buried one
-/// was kicked (`protocols/beanstalkd.md`, section 3).
+/// was kicked.
 fn kicks_on(state: ListState, now: u64, kicked: u64, left: u64) -> Option<ListState> {
     if left > 0 && now >= MESSAGES_PER_STEP {
         return Some(state);

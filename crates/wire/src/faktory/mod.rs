@@ -1,6 +1,5 @@
 //! The faktory protocol: Faktory's work protocol, version 2. What it maps to and
-//! where it differs from the original is in `docs/protocols/faktory.md`; the source
-//! is `protocols/faktory.md`.
+//! where it differs from the original is in `docs/protocols/faktory.md`.
 
 mod ent;
 mod failure;

@@ -1,7 +1,6 @@
 //! The Go Job Queue protocol: jobs by binary requests whose words end in a zero
 //! byte. What it maps to and where it differs from the original is in
-//! `docs/protocols/jobqueue.md`; the source is the seed and
-//! `protocols/gojobqueue.md`.
+//! `docs/protocols/jobqueue.md`.
 
 mod frame;
 mod reply;

@@ -1,7 +1,6 @@
 //! The lineup protocol: `PUSH` and `POP` on one priority queue per listener, with
 //! replies in the manner of redis. What it maps to and where it differs from
-//! the original is in `docs/protocols/lineup.md`; the source is the seed and
-//! `protocols/lineup.md`.
+//! the original is in `docs/protocols/lineup.md`.
 
 mod reply;
 mod request;

@@ -1,7 +1,6 @@
 //! The pinpriq protocol: push, pop and subscribe on priority queues whose packets
-//! leave newest first and in groups of one key. What it maps to and what the
-//! seed leaves open is in `docs/protocols/pinpriq.md`; the source is the seed and
-//! `protocols/pinpriq.md`.
+//! leave newest first and in groups of one key. What it maps to is in
+//! `docs/protocols/pinpriq.md`.
 
 mod frame;
 mod session;
