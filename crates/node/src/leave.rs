@@ -22,6 +22,9 @@ const OWED: Duration = Duration::from_millis(100);
 /// Threads of a node that is to follow are given so long to end. Its clients wait meanwhile.
 const ENDS: Duration = Duration::from_secs(1);
 
+/// An order that ends the ownership is answered in this time.
+const ANSWERS: Duration = Duration::from_millis(200);
+
 /// The threads that a node ends before it stops or follows, each step with a deadline.
 pub trait Threads {
     /// Clients' connections that are open.
@@ -192,12 +195,16 @@ impl Node {
                 tracing::warn!("a thread has not ended in time, so the process is replaced");
                 again::begin();
             }
-            self.proxy_listeners.close();
+            self.proxy_listeners.close(match end {
+                // Its successor serves already.
+                End::Deposed => Duration::ZERO,
+                End::Stop | End::HandOver => ANSWERS,
+            });
             return Ok(());
         }
         // What they still do nobody waits for: a purge without a quorum never ends.
         threads.end(Instant::now() + self.handover_wait);
-        self.proxy_listeners.close();
+        self.proxy_listeners.close(ANSWERS);
         if outcome != Handoff::Stands {
             bail!(
                 "JetStream did not acknowledge the last changes within {} ms: changes without a \
