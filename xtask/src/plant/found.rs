@@ -358,4 +358,8 @@ pub(super) const FOUND: &[Planted] = planted![
     "origin-forged-by-import": "an import says of dead letters that they came from any queue"
         "crates/api/src/imports.rs": "!requester.may_to(Verb::Put, &Name::new(&from.0))"
         => "from.0.is_empty()"; ["--test=operations" "only_the_server_has_its"]
+    "report-to-the-first-shard": "a report by a job's name goes to the first shard that knows the name"
+        "crates/host/src/access.rs": "if by_name.action.is_of_tracks() {"
+        => "if by_name.action.is_of_tracks() && first > 99 {";
+        ["--lib" "a_report_by_name_is_of_the_reserved"]
 ];
