@@ -362,4 +362,8 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/host/src/access.rs": "if by_name.action.is_of_tracks() {"
         => "if by_name.action.is_of_tracks() && first > 99 {";
         ["--lib" "a_report_by_name_is_of_the_reserved"]
+    "queue-number-of-a-block-unbounded": "a damaged block says which queue it is of by any number"
+        "crates/engine/src/codec/run.rs": "let queue = r.queue()?;"
+        => "let queue = quintet_types::QueueId(r.small(\"queue\")?);";
+        ["--test=sim" "the_kept_corpus_is_read"]
 ];
