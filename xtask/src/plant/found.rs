@@ -366,4 +366,7 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/engine/src/codec/run.rs": "let queue = r.queue()?;"
         => "let queue = quintet_types::QueueId(r.small(\"queue\")?);";
         ["--test=sim" "the_kept_corpus_is_read"]
+    "in-force-twice": "a block that a log puts in force twice is among the loaded ones for good"
+        "crates/engine/src/store/cold/mod.rs": "        self.unload(block);\n        self.forget_block(block);\n"
+        => "        let _ = block;\n"; ["--lib" "a_loaded_block_that_a_log_puts"]
 ];
