@@ -369,4 +369,7 @@ pub(super) const FOUND: &[Planted] = planted![
     "in-force-twice": "a block that a log puts in force twice is among the loaded ones for good"
         "crates/engine/src/store/cold/mod.rs": "        self.unload(block);\n        self.forget_block(block);\n"
         => "        let _ = block;\n"; ["--lib" "a_loaded_block_that_a_log_puts"]
+    "reload-lost-while-joining": "a reload that comes while a node waits for its servers is lost"
+        "crates/node/src/lib.rs": "            reload();\n            true\n"
+        => "            true\n"; ["--lib" "a_node_that_waits_for_the_servers"]
 ];
