@@ -308,7 +308,7 @@ pub(super) const FOUND: &[Planted] = planted![
         ["--test=log" "runs_without_a_log_are_damage"]
     "unnamed-run-left":
         "a repair leaves a run that the next start deletes, though lost records may have named it"
-        "crates/cli/src/check.rs": "let unnamed = runs.take_unnamed();"
+        "crates/cli/src/check.rs": "let unnamed = runs.take_unnamed(&mut lost);"
         => "let unnamed = Vec::<String>::new();"; ["--test=storage" "a_run_that_only_a_lost_part"]
     "bulk-count-lost": "an operation that fails after some messages does not tell how many"
         "crates/api/src/bulk.rs": "Err(_) if slices.messages > 0 => break,"
@@ -372,4 +372,8 @@ pub(super) const FOUND: &[Planted] = planted![
     "reload-lost-while-joining": "a reload that comes while a node waits for its servers is lost"
         "crates/node/src/lib.rs": "            reload();\n            true\n"
         => "            true\n"; ["--lib" "a_node_that_waits_for_the_servers"]
+    "run-of-a-lost-run": "a repair takes a run that was given up for a lost part of the log"
+        "crates/cli/src/runs.rs": "if lost.iter().all(|known| is_of_run(&known.file)) {"
+        => "if lost.iter().all(|known| is_of_run(&known.file) && known.bytes > 0) {";
+        ["--lib" "the_loss_of_a_run_is_noted"]
 ];
