@@ -376,4 +376,8 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/cli/src/runs.rs": "if lost.iter().all(|known| is_of_run(&known.file)) {"
         => "if lost.iter().all(|known| is_of_run(&known.file) && known.bytes > 0) {";
         ["--lib" "the_loss_of_a_run_is_noted"]
+    "mark-of-systemd-lost": "a node that has owned removes the socket file that systemd has made"
+        "crates/process/src/again.rs": "Handed::Unix(socket.into(), of_systemd.contains(&address))"
+        => "Handed::Unix(socket.into(), of_systemd.is_empty())";
+        ["--lib" "a_process_that_stays_claims"]
 ];
