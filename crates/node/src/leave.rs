@@ -25,6 +25,15 @@ const ENDS: Duration = Duration::from_secs(1);
 /// An order that ends the ownership is answered in this time.
 const ANSWERS: Duration = Duration::from_millis(200);
 
+/// So long, of `stop_wait`, connections are given in the end.
+fn rest(end: End, outcome: Handoff, stop_wait: Duration) -> Duration {
+    match outcome {
+        // Replies that still wait never come, and this node is to follow.
+        Handoff::Unsaid if end != End::Stop => Duration::ZERO,
+        Handoff::Stands | Handoff::Unknown | Handoff::Unsaid => stop_wait,
+    }
+}
+
 /// The threads that a node ends before it stops or follows, each step with a deadline.
 pub trait Threads {
     /// Clients' connections that are open.
@@ -180,11 +189,7 @@ impl Node {
                 self.hand_off(core, &successor, began)
             }
         };
-        threads.end_io(match outcome {
-            // Replies that still wait never come, and this node is to follow.
-            Handoff::Unsaid if end != End::Stop => began,
-            Handoff::Stands | Handoff::Unknown | Handoff::Unsaid => began + stop_wait,
-        });
+        threads.end_io(began + rest(end, outcome, stop_wait));
         if end != End::Stop {
             let kept = again::kept_connections();
             tracing::info!("{kept} of {open} client connections are kept, the others are closed");
@@ -219,5 +224,23 @@ impl Node {
             );
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_of_an_owner_that_cannot_say_who_is_next_are_cut_at_once_unless_it_stops() {
+        let wait = Duration::from_secs(9);
+        let ends = [End::Deposed, End::HandOver, End::Stop];
+        let rests = |outcome: Handoff| ends.map(|end| rest(end, outcome, wait));
+        assert_eq!(
+            rests(Handoff::Unsaid),
+            [Duration::ZERO, Duration::ZERO, wait]
+        );
+        assert_eq!(rests(Handoff::Unknown), [wait; 3]);
+        assert_eq!(rests(Handoff::Stands), [wait; 3]);
     }
 }

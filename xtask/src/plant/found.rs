@@ -380,4 +380,8 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/process/src/again.rs": "Handed::Unix(socket.into(), of_systemd.contains(&address))"
         => "Handed::Unix(socket.into(), of_systemd.is_empty())";
         ["--lib" "a_process_that_stays_claims"]
+    "unsaid-handoff-awaits": "an owner whose handoff is not written lets its clients wait for replies"
+        "crates/node/src/leave.rs": "Handoff::Unsaid if end != End::Stop => Duration::ZERO,"
+        => "Handoff::Unsaid if end == End::Stop => Duration::ZERO,";
+        ["--lib" "clients_of_an_owner_that_cannot_say"]
 ];
