@@ -22,8 +22,14 @@ const OWED: Duration = Duration::from_millis(100);
 /// Threads of a node that is to follow are given so long to end. Its clients wait meanwhile.
 const ENDS: Duration = Duration::from_secs(1);
 
-/// An order that ends the ownership is answered in this time.
-const ANSWERS: Duration = Duration::from_millis(200);
+/// The answers to orders, by one of which the ownership may end, are waited for so long.
+fn answers(end: End) -> Duration {
+    match end {
+        // Its successor serves already.
+        End::Deposed => Duration::ZERO,
+        End::Stop | End::HandOver => Duration::from_millis(200),
+    }
+}
 
 /// So long, of `stop_wait`, connections are given in the end.
 fn rest(end: End, outcome: Handoff, stop_wait: Duration) -> Duration {
@@ -200,16 +206,12 @@ impl Node {
                 tracing::warn!("a thread has not ended in time, so the process is replaced");
                 again::begin();
             }
-            self.proxy_listeners.close(match end {
-                // Its successor serves already.
-                End::Deposed => Duration::ZERO,
-                End::Stop | End::HandOver => ANSWERS,
-            });
+            self.proxy_listeners.close(answers(end));
             return Ok(());
         }
         // What they still do nobody waits for: a purge without a quorum never ends.
         threads.end(Instant::now() + self.handover_wait);
-        self.proxy_listeners.close(ANSWERS);
+        self.proxy_listeners.close(answers(end));
         if outcome != Handoff::Stands {
             bail!(
                 "JetStream did not acknowledge the last changes within {} ms: changes without a \
@@ -242,5 +244,14 @@ mod tests {
         );
         assert_eq!(rests(Handoff::Unknown), [wait; 3]);
         assert_eq!(rests(Handoff::Stands), [wait; 3]);
+    }
+
+    /// Else the process would be replaced instead.
+    #[test]
+    fn a_deposed_node_waits_for_no_order_and_others_not_for_long() {
+        assert!(answers(End::Deposed).is_zero());
+        for end in [End::HandOver, End::Stop] {
+            assert!(!answers(end).is_zero() && answers(end) < ENDS / 2);
+        }
     }
 }

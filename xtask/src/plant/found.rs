@@ -384,4 +384,7 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/node/src/leave.rs": "Handoff::Unsaid if end != End::Stop => Duration::ZERO,"
         => "Handoff::Unsaid if end == End::Stop => Duration::ZERO,";
         ["--lib" "clients_of_an_owner_that_cannot_say"]
+    "deposed-waits-for-orders": "a deposed node waits for orders, and its process is replaced"
+        "crates/node/src/leave.rs": "End::Deposed => Duration::ZERO,"
+        => "End::Deposed => ENDS,"; ["--lib" "a_deposed_node_waits_for_no_order"]
 ];
