@@ -765,7 +765,7 @@ fn an_order_that_ends_the_proxy_is_answered() {
     let asks = std::thread::spawn(move || ask_node(&settings(), &address, order));
     begins.recv().expect("an order");
     let ends = std::thread::spawn(move || proxy.end(PATIENCE));
-    // A client would be cut off soon: it goes to whoever listens next.
+    // A client would be cut off soon: it waits for the next listener.
     let by = Instant::now() + PATIENCE;
     while UnixStream::connect(&path).is_ok() {
         assert!(Instant::now() < by, "it still accepts clients");
