@@ -44,10 +44,16 @@ fn measure(root: &Path, what: &str, options: &[String]) -> Result<()> {
 
 /// These options, and before them the others of `own`: none may be given twice.
 fn with_defaults(given: &[String], own: [(&str, PathBuf); 3]) -> Vec<OsString> {
-    let is_given = |name: &str| given.iter().any(|one| one.split('=').next() == Some(name));
-    let own = own.into_iter().filter(|(name, _)| !is_given(name));
+    let own = own.into_iter().filter(|(name, _)| !has(given, name));
     let own = own.flat_map(|(name, path)| [OsString::from(name), OsString::from(path)]);
     own.chain(given.iter().map(OsString::from)).collect()
+}
+
+/// True if this option is among them, with its value behind it or in it.
+fn has(options: &[String], name: &str) -> bool {
+    options
+        .iter()
+        .any(|one| one.split('=').next() == Some(name))
 }
 
 /// `cargo xtask compare`.
@@ -80,7 +86,7 @@ pub(crate) fn backlog(root: &Path, options: &[String]) -> Result<()> {
 /// The NATS server cannot be had; as [`measure`].
 pub(crate) fn cluster(root: &Path, options: &[String]) -> Result<()> {
     let mut options = options.to_vec();
-    if !helps(&options) {
+    if !helps(&options) && !has(&options, "--nats-server") {
         let server = crate::cluster::program(root)?.display().to_string();
         options.extend(["--nats-server".to_owned(), server]);
     }
