@@ -1,6 +1,7 @@
 //! Measurements: builds and installs the programs that they need.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -30,14 +31,29 @@ fn measure(root: &Path, what: &str, options: &[String]) -> Result<()> {
     crate::run(
         Command::new(release.join("quintet-bench"))
             .arg(what)
-            .arg("--quintet")
-            .arg(release.join("quintet"))
-            .arg("--scratch")
-            .arg(target.join(what))
-            .arg("--root")
-            .arg(root)
-            .args(options),
+            .args(with_defaults(
+                options,
+                [
+                    ("--quintet", release.join("quintet")),
+                    ("--scratch", target.join(what)),
+                    ("--root", root.to_owned()),
+                ],
+            )),
     )
+}
+
+/// These options, and before them the others of `own`: none may be given twice.
+fn with_defaults(given: &[String], own: [(&str, PathBuf); 3]) -> Vec<OsString> {
+    let own = own.into_iter().filter(|(name, _)| !has(given, name));
+    let own = own.flat_map(|(name, path)| [OsString::from(name), OsString::from(path)]);
+    own.chain(given.iter().map(OsString::from)).collect()
+}
+
+/// True if this option is among them, with its value behind it or in it.
+fn has(options: &[String], name: &str) -> bool {
+    options
+        .iter()
+        .any(|one| one.split('=').next() == Some(name))
 }
 
 /// `cargo xtask compare`.
@@ -70,7 +86,7 @@ pub(crate) fn backlog(root: &Path, options: &[String]) -> Result<()> {
 /// The NATS server cannot be had; as [`measure`].
 pub(crate) fn cluster(root: &Path, options: &[String]) -> Result<()> {
     let mut options = options.to_vec();
-    if !helps(&options) {
+    if !helps(&options) && !has(&options, "--nats-server") {
         let server = crate::cluster::program(root)?.display().to_string();
         options.extend(["--nats-server".to_owned(), server]);
     }
@@ -84,4 +100,18 @@ pub(crate) fn cluster(root: &Path, options: &[String]) -> Result<()> {
 pub(crate) fn short(root: &Path) -> Result<()> {
     let options = ["--only", "small,pipelined", "--quick", "--print"];
     run(root, &options.map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_defaults;
+
+    #[test]
+    fn an_option_that_is_given_is_not_given_twice() {
+        let own = || ["--quintet", "--scratch", "--root"].map(|name| (name, "own".into()));
+        let given = ["--root", "x", "--scratch=y"].map(str::to_owned);
+        let all = with_defaults(&given, own());
+        assert_eq!(all, ["--quintet", "own", "--root", "x", "--scratch=y"]);
+        assert_eq!(with_defaults(&[], own()).len(), 6);
+    }
 }

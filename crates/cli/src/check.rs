@@ -219,11 +219,8 @@ impl Repair {
         })?;
         // What an earlier repair did not end with comes again.
         lost.retain(|known| !runs.gives_up(&known.file));
-        if !lost.is_empty() {
-            // The lost part of the log may have named them, and the next start deletes them.
-            let unnamed = runs.take_unnamed();
-            let why = "no record that can be read names it: it is set aside";
-            lost.extend(unnamed.iter().map(|run| loss(run, why)));
+        let unnamed = runs.take_unnamed(&mut lost);
+        if !unnamed.is_empty() {
             note(&unfinished, &lost)?;
             for run in unnamed {
                 set_aside(&self.data.join(run))?;

@@ -102,10 +102,20 @@ impl Runs {
         missing.collect()
     }
 
-    /// Takes the names of finished runs out of those that hold nothing.
-    pub(super) fn take_unnamed(&mut self) -> Vec<String> {
+    /// Takes the finished runs out of those that hold nothing, and adds them to what is `lost`, if
+    /// that is a part of the log: it may have named them, and the next start deletes them.
+    pub(super) fn take_unnamed(&mut self, lost: &mut Vec<LostRange>) -> Vec<String> {
+        let is_of_run = |file: &str| file == BODIES || RunName::parse(file).is_some();
+        if lost.iter().all(|known| is_of_run(&known.file)) {
+            return Vec::new();
+        }
         let is_run = |name: &mut String| RunName::parse(name).is_some();
-        self.left_over.extract_if(.., is_run).collect()
+        let unnamed: Vec<String> = self.left_over.extract_if(.., is_run).collect();
+        // An earlier repair may have noted one, and not set it aside.
+        lost.retain(|known| !unnamed.contains(&known.file));
+        let why = "no record that can be read names it: it is set aside";
+        lost.extend(unnamed.iter().map(|run| loss(run, why)));
+        unnamed
     }
 
     fn read(
@@ -305,7 +315,7 @@ fn ranges(ids: &[u64]) -> String {
 mod tests {
     use quintet_log::run::{RunName, RunNumber};
 
-    use super::{Lost, Runs, loss};
+    use super::{BODIES, Lost, Runs, loss};
 
     #[test]
     fn the_loss_of_a_run_is_noted_with_its_messages() {
@@ -329,7 +339,18 @@ mod tests {
         let why = "there is no such file: 2 messages of the queue q";
         assert_eq!(runs.given_up(), [loss(&name, why)]);
         assert!(runs.gives_up(&name) && !runs.gives_up(&run(8).to_string()));
-        assert_eq!(runs.take_unnamed(), left_over[..1]);
+        // Runs that an earlier repair gave up have named no other.
+        let mut noted = vec![loss(&run(3).to_string(), "gone"), loss(BODIES, "1 message")];
+        assert_eq!(runs.take_unnamed(&mut noted), [""; 0]);
+        assert_eq!(noted.len(), 2);
+        // It may have noted one of them as lost with a part of the log.
+        noted = vec![
+            loss("segment-0000000001.log", "damaged"),
+            loss(left_over[0], "x"),
+        ];
+        assert_eq!(runs.take_unnamed(&mut noted), left_over[..1]);
+        let files: Vec<&str> = noted.iter().map(|lost| &*lost.file).collect();
+        assert_eq!(files, ["segment-0000000001.log", left_over[0]]);
         assert_eq!(runs.left_over, left_over[1..]);
     }
 

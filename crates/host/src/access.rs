@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use quintet_engine::Across;
 use quintet_types::{
-    Answer, Caller, ClientId, Command, CommandError, Hold, Message, MessageId, Name, Outcome,
-    ShardStats, StatsReply, Subject, Track, TrackState,
+    Answer, Caller, ClientId, Command, CommandError, Hold, Message, MessageId, Ms, Name, Outcome,
+    ShardStats, StatsReply, Subject, Track,
 };
 
 pub(crate) use step::Inside;
@@ -188,14 +188,10 @@ impl Access<'_> {
     /// Asks the shards one after the other, `first` before the others, until one has what the
     /// command is about.
     fn ask_in_turn(&mut self, first: usize, caller: Caller, command: &Command) -> Decided {
-        let stands = |track: &Track| {
-            let lives = matches!(track.state, TrackState::Waiting | TrackState::Reserved);
-            (track.changed, lives)
-        };
+        let first = self.best_named(first, caller, command);
         let mut newest: Option<(MessageId, Box<Track>, Name)> = None;
         let mut missed = Required::default();
-        let others = (0..self.core.shards.len()).filter(|&shard| shard != first);
-        for shard in std::iter::once(first).chain(others) {
+        for shard in self.in_turn(first) {
             match self.ask(shard, caller, command.clone()) {
                 Decided::Now(Outcome::Refused(CommandError::NotFound), _, required) => {
                     missed = missed.and(required);
@@ -203,8 +199,8 @@ impl Access<'_> {
                 // Another shard may have a later message of the name.
                 Decided::Now(Outcome::Tracked(id, track), name, required) => {
                     missed = missed.and(required);
-                    let known = newest.as_ref().map(|(_, track, _)| stands(track));
-                    if known < Some(stands(&track)) {
+                    let known = newest.as_ref().map(|(_, track, _)| track.newness());
+                    if known < Some(track.newness()) {
                         newest = Some((id, track, name));
                     }
                 }
@@ -216,6 +212,33 @@ impl Access<'_> {
             None => (Outcome::Refused(CommandError::NotFound), Name::default()),
         };
         Decided::Now(outcome, name, missed)
+    }
+
+    /// All shards, this one before the others.
+    fn in_turn(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+        let others = (0..self.core.shards.len()).filter(move |&shard| shard != first);
+        std::iter::once(first).chain(others)
+    }
+
+    /// The shard to ask first: of a report or a cancel, which a shard takes also for a message
+    /// that nobody holds, the one that knows the name best.
+    fn best_named(&mut self, first: usize, caller: Caller, command: &Command) -> usize {
+        let mut best = (None, first);
+        let Command::ByName(by_name) = command else {
+            return first;
+        };
+        if by_name.action.is_of_tracks() {
+            for shard in self.in_turn(first) {
+                let known = self.step(shard, |at| at.engine.knows_named(caller, by_name));
+                if known > best.0 {
+                    best = (known, shard);
+                }
+                if known.is_some_and(|(at, _)| at == Ms::NEVER) {
+                    break;
+                }
+            }
+        }
+        best.1
     }
 
     fn route(&self, client_id: ClientId, command: &Command) -> Route {

@@ -107,6 +107,9 @@ impl JetStream {
     pub fn connect(servers: &Servers, names: Names) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            // It looks names up in a thread. It keeps that: without any, and where the system gives
+            // none, it would end the process.
+            .thread_keep_alive(Duration::from_secs(u32::MAX.into()))
             .build()
             .map_err(Error::Thread)?;
         let (near, far, answers) = runtime.block_on(connect_twice(servers, &names))?;

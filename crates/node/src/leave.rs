@@ -22,6 +22,24 @@ const OWED: Duration = Duration::from_millis(100);
 /// Threads of a node that is to follow are given so long to end. Its clients wait meanwhile.
 const ENDS: Duration = Duration::from_secs(1);
 
+/// The answers to orders, by one of which the ownership may end, are waited for so long.
+fn answers(end: End) -> Duration {
+    match end {
+        // Its successor serves already.
+        End::Deposed => Duration::ZERO,
+        End::Stop | End::HandOver => Duration::from_millis(200),
+    }
+}
+
+/// So long, of `stop_wait`, connections are given in the end.
+fn rest(end: End, outcome: Handoff, stop_wait: Duration) -> Duration {
+    match outcome {
+        // Replies that still wait never come, and this node is to follow.
+        Handoff::Unsaid if end != End::Stop => Duration::ZERO,
+        Handoff::Stands | Handoff::Unknown | Handoff::Unsaid => stop_wait,
+    }
+}
+
 /// The threads that a node ends before it stops or follows, each step with a deadline.
 pub trait Threads {
     /// Clients' connections that are open.
@@ -177,11 +195,7 @@ impl Node {
                 self.hand_off(core, &successor, began)
             }
         };
-        threads.end_io(match outcome {
-            // Replies that still wait never come, and this node is to follow.
-            Handoff::Unsaid if end != End::Stop => began,
-            Handoff::Stands | Handoff::Unknown | Handoff::Unsaid => began + stop_wait,
-        });
+        threads.end_io(began + rest(end, outcome, stop_wait));
         if end != End::Stop {
             let kept = again::kept_connections();
             tracing::info!("{kept} of {open} client connections are kept, the others are closed");
@@ -192,12 +206,12 @@ impl Node {
                 tracing::warn!("a thread has not ended in time, so the process is replaced");
                 again::begin();
             }
-            self.proxy_listeners.close();
+            self.proxy_listeners.close(answers(end));
             return Ok(());
         }
         // What they still do nobody waits for: a purge without a quorum never ends.
         threads.end(Instant::now() + self.handover_wait);
-        self.proxy_listeners.close();
+        self.proxy_listeners.close(answers(end));
         if outcome != Handoff::Stands {
             bail!(
                 "JetStream did not acknowledge the last changes within {} ms: changes without a \
@@ -212,5 +226,32 @@ impl Node {
             );
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_of_an_owner_that_cannot_say_who_is_next_are_cut_at_once_unless_it_stops() {
+        let wait = Duration::from_secs(9);
+        let ends = [End::Deposed, End::HandOver, End::Stop];
+        let rests = |outcome: Handoff| ends.map(|end| rest(end, outcome, wait));
+        assert_eq!(
+            rests(Handoff::Unsaid),
+            [Duration::ZERO, Duration::ZERO, wait]
+        );
+        assert_eq!(rests(Handoff::Unknown), [wait; 3]);
+        assert_eq!(rests(Handoff::Stands), [wait; 3]);
+    }
+
+    /// Else the process would be replaced instead.
+    #[test]
+    fn a_deposed_node_waits_for_no_order_and_others_not_for_long() {
+        assert!(answers(End::Deposed).is_zero());
+        for end in [End::HandOver, End::Stop] {
+            assert!(!answers(end).is_zero() && answers(end) < ENDS / 2);
+        }
     }
 }

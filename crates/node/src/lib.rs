@@ -288,7 +288,10 @@ pub fn follow(
     }
     let servers = checks::servers(cluster)?;
     let (world, names) = (Arc::new(World::new()), checks::names(cluster));
-    let Some(stream) = until(inbox, || Ok(JetStream::connect(&servers, names.clone())?))? else {
+    let Some(stream) = until(inbox, reload, || {
+        Ok(JetStream::connect(&servers, names.clone())?)
+    })?
+    else {
         return Ok(None);
     };
     let stream = Arc::new(stream);
@@ -302,7 +305,7 @@ pub fn follow(
         writer,
     };
     let mut twins = registry::Twins::default();
-    let joined = until(inbox, || {
+    let joined = until(inbox, reload, || {
         registry::join(&stream, cluster, config.shards, &ourselves, &mut twins)
     });
     let Some(registered) = joined? else {
@@ -316,7 +319,7 @@ pub fn follow(
     report_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
     let (replicas, tags) = (checks::replicas(cluster), &cluster.placement_tags);
-    let there = until(inbox, || {
+    let there = until(inbox, reload, || {
         let objects = (stream.runs(replicas, tags)?, stream.files(replicas, tags)?);
         Ok((
             objects,
@@ -428,7 +431,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
                 if let Some(owned) = owned {
                     // Where this takes long another node may take over, which is found out by
                     // appending.
-                    let mut pause = || (0..4).all(|_| pause(inbox));
+                    let mut pause = || (0..4).all(|_| pause(inbox, reload));
                     let runs = node.signals.runs.complete(&owned.state, &mut pause)?;
                     let node = Arc::clone(node);
                     return Ok(runs.map(|runs| Ownership { owned, runs, node }));
@@ -448,6 +451,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
 /// Tries until the servers answer. `None`: told to stop before.
 fn until<T>(
     inbox: &Receiver<Order>,
+    reload: &dyn Fn(),
     mut ask: impl FnMut() -> Result<T, JoinError>,
 ) -> Result<Option<T>> {
     let mut reported: Option<Instant> = None;
@@ -472,26 +476,46 @@ fn until<T>(
                     || refused.err_code == NO_PEERS && began.elapsed() < TELL => {}
             Err(error) => return Err(error.into()),
         }
-        if !pause(inbox) {
+        if !pause(inbox, reload) {
             return Ok(None);
         }
     }
 }
 
 /// Waits until it is time to ask again. False: told to stop.
-fn pause(inbox: &Receiver<Order>) -> bool {
+fn pause(inbox: &Receiver<Order>, reload: &dyn Fn()) -> bool {
     match inbox.recv_timeout(AGAIN) {
         Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => false,
-        Ok(
-            Order::Reload(..)
-            | Order::Drain(_)
-            | Order::ClusterChanged
-            | Order::HandOver
-            | Order::StepDown,
-        )
+        Ok(Order::Reload(..)) => {
+            reload();
+            true
+        }
+        Ok(Order::Drain(_) | Order::ClusterChanged | Order::HandOver | Order::StepDown)
         | Err(RecvTimeoutError::Timeout) => true,
     }
 }
 
 /// The shards that decide, while they do.
 type Serving = OnceLock<Weak<Core>>;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_waits_for_the_servers_reads_its_limits_again_when_it_is_told_to() {
+        let (orders, inbox) = channel();
+        let reloads = Cell::new(0);
+        let reload = || reloads.set(reloads.get() + 1);
+        for order in [Order::HandOver, Order::Reload(None, None), Order::Stop] {
+            orders.send(order).expect("the test has the other end");
+        }
+        assert!(pause(&inbox, &reload));
+        assert_eq!(reloads.get(), 0);
+        assert!(pause(&inbox, &reload));
+        assert_eq!(reloads.get(), 1);
+        assert!(!pause(&inbox, &reload));
+    }
+}

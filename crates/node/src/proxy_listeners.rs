@@ -207,9 +207,11 @@ impl ProxyListeners {
         }
     }
 
-    /// Nobody is brought any more.
-    pub(super) fn close(&self) {
+    /// Nobody is brought any more. Orders get their answers first, `within` this time.
+    pub(super) fn close(&self, within: Duration) {
         let open = locked(&self.0).take();
-        drop(open);
+        if let Some(open) = open {
+            open.proxy.end(within);
+        }
     }
 }

@@ -26,6 +26,8 @@ use crate::modes;
 
 /// The addresses of the sockets, as configured, each followed by a newline.
 const ADDRESSES: &str = "QUINTET_LISTENING";
+/// Those of them whose socket files are systemd's.
+const OF_SYSTEMD: &str = "QUINTET_OF_SYSTEMD";
 /// In place of an address: the socket that the client connections are in.
 const CONNECTIONS: &str = "connections";
 /// The first of the descriptors that are handed on.
@@ -57,6 +59,8 @@ struct Left {
     connections: Connections,
     /// They are systemd's, which goes on listening after this process.
     activated: bool,
+    /// Addresses of socket files that are systemd's, in every ownership of this process.
+    of_systemd: Vec<String>,
 }
 
 /// A listening socket that was open before this process began.
@@ -151,17 +155,20 @@ pub fn stay() {
     if let Err(error) = reserve(kept.len()) {
         tracing::warn!("descriptors for a next process are not kept free: {error}");
     }
+    let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    let of_systemd = std::mem::take(&mut left.of_systemd);
     let sockets = kept.into_iter().map(|(address, socket)| {
         let handed = match address.starts_with("unix:") {
-            true => Handed::Unix(socket.into(), false),
+            true => Handed::Unix(socket.into(), of_systemd.contains(&address)),
             false => Handed::Tcp(socket.into()),
         };
         (address, handed)
     });
-    *locked(LEFT.get_or_init(|| Mutex::new(Left::read()))) = Left {
+    *left = Left {
         sockets: sockets.collect(),
         connections: std::mem::take(&mut *locked(&GOING_ON)),
         activated: false,
+        of_systemd,
     };
     HANDS_ON.store(false, Ordering::SeqCst);
     CUTS.store(false, Ordering::SeqCst);
@@ -204,6 +211,8 @@ impl Left {
         let activated = addresses.is_none();
         let addresses = addresses.unwrap_or_default();
         let mut configured = addresses.lines();
+        let of_systemd = env::var(OF_SYSTEMD).unwrap_or_default();
+        let mut of_systemd: Vec<String> = of_systemd.lines().map(str::to_owned).collect();
         let mut all = ListenFd::from_env();
         let (mut sockets, mut connections) = (Vec::new(), Connections::new());
         for number in 0..all.len() {
@@ -221,15 +230,21 @@ impl Left {
                 Ok(socket) => Ok(socket.map(Handed::Tcp)),
                 Err(_) => {
                     let socket = all.take_unix_listener(number);
-                    socket.map(|socket| socket.map(|socket| Handed::Unix(socket, activated)))
+                    socket.map(|socket| socket.map(|socket| Handed::Unix(socket, false)))
                 }
             };
             match taken {
-                Ok(Some(socket)) => {
+                Ok(Some(mut socket)) => {
                     let address = match address {
                         Some(address) => address.to_owned(),
                         None => socket.address(),
                     };
+                    if let Handed::Unix(_, is_systemds) = &mut socket {
+                        if activated {
+                            of_systemd.push(address.clone());
+                        }
+                        *is_systemds = of_systemd.contains(&address);
+                    }
                     socket.close_on_exec();
                     sockets.push((address, socket));
                 }
@@ -244,6 +259,7 @@ impl Left {
             sockets,
             connections,
             activated,
+            of_systemd,
         }
     }
 }
@@ -363,8 +379,10 @@ fn replace() -> std::io::Error {
     let mut command = Command::new(program);
     command.arg0(args.next().unwrap_or_default()).args(args);
     let addresses: Vec<&str> = kept.iter().map(|(address, _)| address.as_str()).collect();
+    let of_systemd = LEFT.get().map(|left| locked(left).of_systemd.join("\n"));
     command
         .env(ADDRESSES, addresses.join("\n"))
+        .env(OF_SYSTEMD, of_systemd.unwrap_or_default())
         .env("LISTEN_FDS", kept.len().to_string())
         .env("LISTEN_PID", std::process::id().to_string());
     let mappings = kept.into_iter().enumerate().map(|(number, (_, socket))| {
@@ -384,7 +402,7 @@ fn replace() -> std::io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixStream;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use quintet_config::Address;
 
@@ -420,6 +438,19 @@ mod tests {
         let address = Address::local(0);
         let open = || [(); 3].map(|()| Bound::open(&address).expect("a port"));
         let ports = |all: &[Bound; 3]| all.each_ref().map(|one| one.address.clone());
+        // systemd has opened one more.
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("socket");
+        let systemds = Address::Unix(path.clone());
+        {
+            let listener = UnixListener::bind(&path).expect("a socket");
+            let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+            left.of_systemd.push(systemds.to_string());
+            let handed = Handed::Unix(listener, true);
+            left.sockets.push((systemds.to_string(), handed));
+        }
+        let activated = Bound::open(&systemds).expect("it is handed");
+        keep(systemds.to_string(), activated.duplicate().expect("a file"));
         let before = open();
         for bound in &before {
             keep(address.to_string(), bound.duplicate().expect("a file"));
@@ -429,10 +460,12 @@ mod tests {
         leave_word("b owns".to_owned());
         hand_on(true);
         let expected = ports(&before);
-        drop(before);
+        drop((before, activated));
         begin_if(|| false);
         stay();
         assert!(!hands_on());
+        drop(Bound::open(&systemds).expect("it was kept"));
+        assert!(path.exists(), "systemd goes on listening there");
         assert_eq!(ports(&open()), expected, "in their order");
         assert_eq!(word_left().as_deref(), Some("b owns"));
         assert_eq!(connections("memcache", "a").len(), 1);

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::either::Either;
+use tokio_util::sync::CancellationToken;
 
 use crate::counts::{CountGuard, count};
 use crate::line::Tunnel;
@@ -26,8 +27,6 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Orders that are answered at a time.
 const ORDERS: u32 = 8;
-/// The answers to orders are waited for so long when the proxy ends.
-const LAST: Duration = Duration::from_secs(1);
 
 /// Connections that an earlier process had accepted, and whose clients say nothing, are brought to
 /// the owner so far apart, not all at once.
@@ -54,7 +53,7 @@ pub struct ProxyListener {
 pub struct Proxy {
     shared: Arc<Shared>,
     runtime: Handle,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Option<oneshot::Sender<Duration>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -79,6 +78,7 @@ impl Proxy {
             settings,
             owners,
             intake: OnceLock::new(),
+            accepts: CancellationToken::new(),
             closed: AtomicBool::new(false),
             node,
             orders: Semaphore::new(ORDERS as usize),
@@ -107,7 +107,8 @@ impl Proxy {
                         tracing::debug!("cannot take a connection over: {error}");
                     }
                 }
-                runtime.spawn(clients(Arc::clone(&shared), listener, entrance));
+                let accepts = clients(Arc::clone(&shared), listener, entrance);
+                runtime.spawn(shared.accepts.clone().run_until_cancelled_owned(accepts));
             }
         }
         let handle = runtime.handle().clone();
@@ -116,10 +117,12 @@ impl Proxy {
         let ours = Arc::clone(&shared);
         let thread = thread.spawn(move || {
             runtime.block_on(async {
-                // Dropped without a word says the same.
-                stopped.await.ok();
-                // It may be by an order that the proxy ends.
-                timeout(LAST, ours.orders.acquire_many(ORDERS)).await.ok();
+                if let Ok(within) = stopped.await {
+                    ours.accepts.cancel();
+                    // It may be by an order that the proxy ends.
+                    let orders = ours.orders.acquire_many(ORDERS);
+                    timeout(within, orders).await.ok();
+                }
             });
             runtime.shutdown_background();
         })?;
@@ -140,8 +143,9 @@ impl Proxy {
         let _inside = self.runtime.enter();
         for socket in peer_sockets {
             let listener = Listener::new(socket)?;
-            self.runtime
-                .spawn(nodes(Arc::clone(&self.shared), listener));
+            let accepts = nodes(Arc::clone(&self.shared), listener);
+            let ends = self.shared.accepts.clone();
+            self.runtime.spawn(ends.run_until_cancelled_owned(accepts));
         }
         Ok(())
     }
@@ -159,6 +163,12 @@ impl Proxy {
         self.shared.closed.store(true, Ordering::SeqCst);
     }
 
+    /// Ends it. Orders get their answers first, `within` this time; nobody is accepted meanwhile.
+    pub fn end(mut self, within: Duration) {
+        // A thread that is gone needs no telling.
+        self.stop.take().map(|stop| stop.send(within));
+    }
+
     /// Counters of connections, for metrics; they go on while the proxy runs.
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
@@ -167,8 +177,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // A thread that is gone needs no telling.
-        self.stop.take().map(|stop| stop.send(()));
+        self.stop = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::line::Tunnel;
 use crate::tls::PeerTls;
@@ -87,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) owners: watch::Receiver<Owners>,
     pub(crate) intake: OnceLock<Arc<dyn Intake>>,
+    /// Cancelled, no listener accepts any more.
+    pub(crate) accepts: CancellationToken,
     /// The intake takes nobody any more.
     pub(crate) closed: AtomicBool,
     pub(crate) node: Arc<dyn Node>,

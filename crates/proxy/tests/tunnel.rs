@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -746,7 +746,17 @@ fn an_order_that_ends_the_proxy_is_answered() {
     let (go_on, end) = channel();
     let end = Mutex::new(end);
     let (_owners, seen) = watch::channel(Owners::Nobody);
-    let proxy = Proxy::start(Vec::new(), seen, Arc::new(Slow { began, end }), settings());
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("clients");
+    let proxy_listeners = vec![ProxyListener {
+        tls: None,
+        protocol: "lineup".to_owned(),
+        nth: 0,
+        socket: Socket::Unix(UnixListener::bind(&path).expect("a socket")),
+        earlier: Vec::new(),
+    }];
+    let slow = Arc::new(Slow { began, end });
+    let proxy = Proxy::start(proxy_listeners, seen, slow, settings());
     let proxy = proxy.expect("a proxy");
     proxy
         .listen(vec![Socket::Tcp(peer_socket)])
@@ -754,11 +764,11 @@ fn an_order_that_ends_the_proxy_is_answered() {
     let order = Question::Order(vec!["move".to_owned()]);
     let asks = std::thread::spawn(move || ask_node(&settings(), &address, order));
     begins.recv().expect("an order");
-    let ends = std::thread::spawn(move || drop(proxy));
-    // It ends at once, or waits for the order.
-    let by = Instant::now() + Duration::from_millis(300);
-    while !ends.is_finished() && Instant::now() < by {
-        std::thread::sleep(Duration::from_millis(1));
+    let ends = std::thread::spawn(move || proxy.end(PATIENCE));
+    // A client would be cut off soon: it waits for the next listener.
+    let by = Instant::now() + PATIENCE;
+    while UnixStream::connect(&path).is_ok() {
+        assert!(Instant::now() < by, "it still accepts clients");
     }
     go_on.send(()).expect("it waits");
     let answer = asks.join().expect("no panic").expect("an answer");

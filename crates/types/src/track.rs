@@ -63,6 +63,14 @@ pub struct Track {
     pub until: Ms,
 }
 
+impl Track {
+    /// Orders the records of namesakes that do not see each other: the largest is the newest.
+    pub fn newness(&self) -> (Ms, bool) {
+        let lives = matches!(self.state, TrackState::Waiting | TrackState::Reserved);
+        (self.changed, lives)
+    }
+}
+
 /// Bytes of a tracked message's status text that are kept: this stays in memory when the message
 /// is gone.
 pub const TRACK_NOTE_BYTES_MAX: usize = 1024;

@@ -105,7 +105,7 @@ pub(super) const CLUSTER: &[Planted] = planted![
         ["--test=tunnel" "a_deposed_owner_is_left"]
     "order-cut-off": "a proxy ends before the order that ends it is answered"
         "crates/proxy/src/proxy.rs":
-        "timeout(LAST, ours.orders.acquire_many(ORDERS)).await.ok();" => "drop(ours);";
+        "ours.orders.acquire_many(ORDERS)" => "ours.orders.acquire_many(0)";
         ["--test=tunnel" "an_order_that_ends_the_proxy"]
     "silent-client-left": "a client that has said nothing is closed with its owner"
         "crates/proxy/src/tunnel.rs": "deposed(owners, epoch)).await.is_ok() {\n"

@@ -308,7 +308,7 @@ pub(super) const FOUND: &[Planted] = planted![
         ["--test=log" "runs_without_a_log_are_damage"]
     "unnamed-run-left":
         "a repair leaves a run that the next start deletes, though lost records may have named it"
-        "crates/cli/src/check.rs": "let unnamed = runs.take_unnamed();"
+        "crates/cli/src/check.rs": "let unnamed = runs.take_unnamed(&mut lost);"
         => "let unnamed = Vec::<String>::new();"; ["--test=storage" "a_run_that_only_a_lost_part"]
     "bulk-count-lost": "an operation that fails after some messages does not tell how many"
         "crates/api/src/bulk.rs": "Err(_) if slices.messages > 0 => break,"
@@ -358,4 +358,33 @@ pub(super) const FOUND: &[Planted] = planted![
     "origin-forged-by-import": "an import says of dead letters that they came from any queue"
         "crates/api/src/imports.rs": "!requester.may_to(Verb::Put, &Name::new(&from.0))"
         => "from.0.is_empty()"; ["--test=operations" "only_the_server_has_its"]
+    "report-to-the-first-shard": "a report by a job's name goes to the first shard that knows the name"
+        "crates/host/src/access.rs": "if by_name.action.is_of_tracks() {"
+        => "if by_name.action.is_of_tracks() && first > 99 {";
+        ["--lib" "a_report_by_name_is_of_the_reserved"]
+    "queue-number-of-a-block-unbounded": "a damaged block says which queue it is of by any number"
+        "crates/engine/src/codec/run.rs": "let queue = r.queue()?;"
+        => "let queue = quintet_types::QueueId(r.small(\"queue\")?);";
+        ["--test=sim" "the_kept_corpus_is_read"]
+    "in-force-twice": "a block that a log puts in force twice is among the loaded ones for good"
+        "crates/engine/src/store/cold/mod.rs": "        self.unload(block);\n        self.forget_block(block);\n"
+        => "        let _ = block;\n"; ["--lib" "a_loaded_block_that_a_log_puts"]
+    "reload-lost-while-joining": "a reload that comes while a node waits for its servers is lost"
+        "crates/node/src/lib.rs": "            reload();\n            true\n"
+        => "            true\n"; ["--lib" "a_node_that_waits_for_the_servers"]
+    "run-of-a-lost-run": "a repair takes a run that was given up for a lost part of the log"
+        "crates/cli/src/runs.rs": "if lost.iter().all(|known| is_of_run(&known.file)) {"
+        => "if lost.iter().all(|known| is_of_run(&known.file) && known.bytes > 0) {";
+        ["--lib" "the_loss_of_a_run_is_noted"]
+    "mark-of-systemd-lost": "a node that has owned removes the socket file that systemd has made"
+        "crates/process/src/again.rs": "Handed::Unix(socket.into(), of_systemd.contains(&address))"
+        => "Handed::Unix(socket.into(), of_systemd.is_empty())";
+        ["--lib" "a_process_that_stays_claims"]
+    "unsaid-handoff-awaits": "an owner whose handoff is not written lets its clients wait for replies"
+        "crates/node/src/leave.rs": "Handoff::Unsaid if end != End::Stop => Duration::ZERO,"
+        => "Handoff::Unsaid if end == End::Stop => Duration::ZERO,";
+        ["--lib" "clients_of_an_owner_that_cannot_say"]
+    "deposed-waits-for-orders": "a deposed node waits for orders, and its process is replaced"
+        "crates/node/src/leave.rs": "End::Deposed => Duration::ZERO,"
+        => "End::Deposed => ENDS,"; ["--lib" "a_deposed_node_waits_for_no_order"]
 ];

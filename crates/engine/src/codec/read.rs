@@ -8,6 +8,12 @@ pub(super) fn of_byte<C: Coded>(byte: u8) -> Result<C, FactError> {
     C::of(byte).ok_or(FactError::BadField(C::FIELD))
 }
 
+/// The queue of this number. A table of queues is an array: a damaged number must not make it huge.
+pub(super) fn queue_of(number: u64, field: &'static str) -> Result<QueueId, FactError> {
+    let number = u32::try_from(number).ok().filter(|&it| it < 1 << 28);
+    number.map(QueueId).ok_or(FactError::BadField(field))
+}
+
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -44,13 +50,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn queue(&mut self) -> Result<QueueId, FactError> {
-        let number = self.small("queue")?;
-        // A table of queues is an array: a damaged number must not make it huge.
-        if number >= 1 << 28 {
-            Err(FactError::BadField("queue"))
-        } else {
-            Ok(QueueId(number))
-        }
+        queue_of(self.number()?, "queue")
     }
 
     pub(super) fn signed(&mut self) -> Result<i64, FactError> {

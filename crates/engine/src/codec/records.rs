@@ -3,7 +3,7 @@
 
 use super::FactError;
 use super::field::{Field, Part, fields, parted_record, records};
-use super::read::{Reader, of_byte};
+use super::read::{Reader, of_byte, queue_of};
 use super::write::Writer;
 use quintet_types::{
     After, At, BackTo, Backoff, Batch, BatchId, Bound, Callback, Cancelled, ClientId, Coded as _,
@@ -98,10 +98,7 @@ fields! {
         |w, queue| w.number(queue.map_or(0, |queue| u64::from(queue.0) + 1)),
         |r, name| match r.number()? {
             0 => Ok(None),
-            next => match u32::try_from(next - 1) {
-                Ok(queue) => Ok(Some(QueueId(queue))),
-                Err(_) => Err(FactError::BadField(name)),
-            },
+            next => queue_of(next - 1, name).map(Some),
         };
     // A percentage.
     Option<u8>:

@@ -3,7 +3,7 @@
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
-use quintet_types::{MessageId, Ms, Order, QueueId};
+use quintet_types::{MessageId, Ms, Order};
 
 use crate::cold::Block;
 
@@ -26,7 +26,7 @@ pub(super) fn read_block(r: &mut Reader<'_>) -> Result<Block, FactError> {
     let number = r.small("block")?;
     let ordinal = r.small("ordinal")?;
     let count = r.small("count")?;
-    let queue = QueueId(r.small("queue")?);
+    let queue = r.queue()?;
     let state_index = r.coded()?;
     let (first, last) = (read_order(r)?, read_order(r)?);
     let block = Block {
@@ -45,7 +45,8 @@ pub(super) fn read_block(r: &mut Reader<'_>) -> Result<Block, FactError> {
         expires: r.time()?,
         created: Ms(r.number()?),
     };
-    if block.live > count || ordinal.checked_add(count).is_none() {
+    // A block has a MiB at most. What it has lost is a bit array as long as the count.
+    if block.live > count || count >= 1 << 24 || ordinal.checked_add(count).is_none() {
         return Err(FactError::BadField("count"));
     }
     Ok(block)

@@ -2,7 +2,7 @@
 //! in order. A new fact is a variant of [`Fact`] and a line here; the round-trip test then asks for
 //! a generator, the test of `docs/log-format.md` for its line there.
 
-use quintet_types::{At, Coded as _, MessageId, Ms, Name, QueueId, RunId, coded};
+use quintet_types::{At, Coded as _, MessageId, Ms, Name, RunId, coded};
 
 use super::field::{Field, Part};
 use super::read::{Reader, of_byte};
@@ -154,7 +154,7 @@ facts! {
     }, {
         Fact::Moved {
             at: At::read(r, "at")?,
-            to: QueueId(r.small("queue")?),
+            to: r.queue()?,
             position: r.signed()?,
             why: r.coded()?,
             now: Ms(r.number()?),
@@ -195,7 +195,7 @@ facts! {
         w.number(until.0);
         Part::write(sum, w);
     }, {
-        let queue = QueueId(r.small("queue")?);
+        let queue = r.queue()?;
         let byte = r.byte()?;
         let summed = byte & SUMMED != 0;
         Fact::Remembered {

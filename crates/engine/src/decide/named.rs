@@ -2,7 +2,8 @@
 
 use super::Stop;
 use quintet_types::{
-    By, ByName, ClientId, MESSAGE_NAME_BYTES_MAX, MessageId, NamedAction, Outcome, Principal, Put,
+    By, ByName, Caller, ClientId, MESSAGE_NAME_BYTES_MAX, MessageId, Ms, NamedAction, Outcome,
+    Principal, Put,
 };
 
 use crate::engine::{Cx, Engine};
@@ -68,6 +69,17 @@ impl Engine {
                 Ok(self.progress(cx, client_id, by, *percent, text.as_deref())?)
             }
         }
+    }
+
+    /// How well this shard knows the message that a report or a cancel names: `Ms::NEVER` if it is
+    /// reserved here, else as new as its newest record is.
+    pub fn knows_named(&mut self, caller: Caller, by_name: &ByName) -> Option<(Ms, bool)> {
+        let (requester, verb) = (caller.principal, by_name.action.verb());
+        if self.named(requester, caller.client_id, by_name).is_some() {
+            return Some((Ms::NEVER, true));
+        }
+        let track = self.track_named(requester, by_name, verb);
+        track.ok().map(|(_, track)| track.newness())
     }
 
     /// The reserved message it is about; of a cancel one that is cancelled only if there is no

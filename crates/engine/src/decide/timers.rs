@@ -158,11 +158,9 @@ impl Engine {
             if since + keep > self.now {
                 return ended;
             }
-            let Some(message) = self.store.message(message) else {
-                return ended;
-            };
-            let at = message.at();
-            let why = Removal::Retention;
+            let message = self.store.message(message);
+            let message = message.expect("a message is listed as archived while it is there");
+            let (at, why) = (message.at(), Removal::Retention);
             self.fact(cx, Fact::Removed { at, why });
         }
         STEPS

@@ -108,6 +108,11 @@ fn reserved() -> Durable {
 /// Its message is in a run, and expires.
 fn stored() -> Durable {
     let mut store = ready();
+    store.apply(evicted(), SEGMENT_REF);
+    store
+}
+
+fn evicted() -> Fact {
     let order = (1, 1, ID);
     let block = Block {
         count: 1,
@@ -118,13 +123,11 @@ fn stored() -> Durable {
         expires: Some(Ms(100)),
         ..Block::new(0, 0, Q, StateIndex::Ready)
     };
-    let apply_evicted = Fact::Evicted {
+    Fact::Evicted {
         run: BLOCK.run,
         block: Box::new(block),
         ids: vec![ID],
-    };
-    store.apply(apply_evicted, SEGMENT_REF);
-    store
+    }
 }
 
 fn loaded() -> Durable {
@@ -378,6 +381,20 @@ fn fair() -> Durable {
     };
     store.set_groups(Q, super::Rules::of(&settings));
     store
+}
+
+/// Else what drops copies would find the first one again and again.
+#[test]
+fn a_loaded_block_that_a_log_puts_in_force_once_more_is_there_once_and_not_loaded() {
+    let mut store = loaded();
+    store.apply(evicted(), SEGMENT_REF);
+    assert!(store.cold.loaded.is_empty());
+    assert_eq!(store.cold.runs[&BLOCK.run].live, 1);
+    assert!(store.load(BLOCK, vec![(0, message(1, keyed()))]));
+    store.unload(BLOCK);
+    assert!(store.cold.loaded.is_empty());
+    assert!(store.forget_block(BLOCK).is_some());
+    assert!(store.cold.runs.is_empty());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quintet_engine::{Engine, PurgedBlock, Want};
-use quintet_log::run::{Chunk, Run, RunName, RunOptions};
+use quintet_log::run::{CHUNK_BYTES_MAX, Chunk, Run, RunName, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 use quintet_types::{ChunkPlace, ColdStats, MessageId, RunId, SegmentRef};
 
@@ -316,7 +316,8 @@ impl Runs {
         let Some(found) = self.get(run) else {
             return Err(LogError::NoSegment(SegmentNumber(position.segment)));
         };
-        let mut bytes = vec![0; position.len as usize];
+        // Of a longer one the run says that it has none.
+        let mut bytes = vec![0; CHUNK_BYTES_MAX.min(position.len as usize)];
         let chunk = Chunk {
             offset: position.offset,
             len: position.len,

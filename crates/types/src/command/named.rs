@@ -61,6 +61,14 @@ pub enum NamedAction {
 }
 
 impl NamedAction {
+    /// True if it may be done to a tracked message that nobody holds.
+    pub fn is_of_tracks(&self) -> bool {
+        matches!(
+            self,
+            NamedAction::Until(_) | NamedAction::Progress(..) | NamedAction::Cancel(_)
+        )
+    }
+
     /// The verb that rights and audit know it by.
     pub fn verb(&self) -> Verb {
         match self {

@@ -26,6 +26,10 @@ use crate::store::key_groups::Survey;
 impl Durable {
     /// A block of a run is in force: its messages leave memory.
     pub(super) fn apply_evicted(&mut self, run: RunId, row: Block, ids: &[MessageId]) {
+        // A log that puts it in force twice must not leave two of it in the indexes.
+        let block = BlockAt::of(run, row.ordinal);
+        self.unload(block);
+        self.forget_block(block);
         let alive = ids.iter().copied().filter(|id| id.0 != 0);
         let survey = self.survey(row.queue, alive, None);
         let mut dead: Option<Box<[u64]>> = None;
@@ -173,7 +177,6 @@ impl Durable {
 
     /// Takes a block out of everything, whatever is left in it.
     pub(crate) fn forget_block(&mut self, at: BlockAt) -> Option<Box<ColdBlock>> {
-        // A log that puts a block in force twice has it forgotten twice.
         let table = self.cold.runs.get_mut(&at.run)?;
         let block = table.blocks.remove(&at.ordinal)?;
         table.live -= u64::from(block.row.live);
