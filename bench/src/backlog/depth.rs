@@ -59,7 +59,7 @@ pub(crate) fn depth(lab: &Lab) -> Result<Found> {
             prefix,
             size: SIZE,
         });
-        let mut table = Sheet::new(format!("{name}, 10 connections"), &COLUMNS);
+        let mut table = Sheet::new(format!("{name}, 10 connections"), COLUMNS);
         let mut held = 0;
         for backlog in [0, lab.share(64, 10_000), lab.share(1, 10), lab.share(4, 10)] {
             if backlog > held {

@@ -26,7 +26,7 @@ pub(crate) fn drain(lab: &Lab) -> Result<Found> {
     let count = lab.share(1, 5);
     let mut server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("drain");
-    let mut table = Sheet::new("one connection, 64 deep", &COLUMNS);
+    let mut table = Sheet::new("one connection, 64 deep", COLUMNS);
     let mut rates = Vec::new();
     for turn in 1..=lab.turns {
         pile.put(&server, count, &mut |_| {})?;

@@ -51,7 +51,7 @@ pub(crate) fn due(lab: &Lab) -> Result<Found> {
         ("longest of others", us),
     ];
     let all = lab.share(1, 10);
-    let mut table = Sheet::new("due in one second", &COLUMNS);
+    let mut table = Sheet::new("due in one second", COLUMNS);
     let (mut first, mut rate, mut longer) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 1..=lab.turns {
         let server = Server::new(&lab.ground, DEFAULT)?;

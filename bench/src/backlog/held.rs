@@ -10,7 +10,7 @@ use super::bulk::{Pile, measure};
 use super::disk::Disk;
 use super::server::{DEFAULT, SMALL, Server};
 use crate::common::Found;
-use crate::common::sheet::{Bound, Figure, Sheet, bytes, count, mib};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, bytes, count, mib};
 
 /// MiB it may take with a budget of 64 MiB, and with three times as many
 /// messages, in parts of that.
@@ -31,16 +31,16 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 pub(crate) fn resident(lab: &Lab) -> Result<Found> {
     let server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("held");
-    let columns = [
-        ("RssAnon at rest", bytes as _),
-        ("RssFile at rest", bytes as _),
-        ("RssAnon at most", bytes as _),
-        ("RssFile at most", bytes as _),
-        ("both at most", bytes as _),
-        ("data directory", bytes as _),
-        ("disk bytes a message", count as _),
+    let columns: [(&str, Show); 7] = [
+        ("RssAnon at rest", bytes),
+        ("RssFile at rest", bytes),
+        ("RssAnon at most", bytes),
+        ("RssFile at most", bytes),
+        ("both at most", bytes),
+        ("data directory", bytes),
+        ("disk bytes a message", count),
     ];
-    let mut table = Sheet::new(format!("memory = \"{SMALL}\""), &columns);
+    let mut table = Sheet::new(format!("memory = \"{SMALL}\""), columns);
     let empty = server.memory()?;
     let (mut held, mut rests, mut peaks) = (0, Vec::new(), Vec::new());
     for target in [lab.messages, lab.messages * 3] {
@@ -126,8 +126,8 @@ pub(crate) fn disk(lab: &Lab) -> Result<Found> {
         ensure!(left == 1, "{left} {name} are left, not one");
     }
     let columns =
-        ["log", "runs", "spare segments", "all but spares"].map(|name| (name, bytes as _));
-    let mut table = Sheet::new(format!("{} through", count(all as f64)), &columns);
+        ["log", "runs", "spare segments", "all but spares"].map(|name| (name, bytes as Show));
+    let mut table = Sheet::new(format!("{} through", count(all as f64)), columns);
     let mut figures = Vec::new();
     let bound = Some(Bound::AtMost(DISK_WANTED));
     let looks = [

@@ -55,7 +55,7 @@ pub(crate) fn large(lab: &Lab) -> Result<Found> {
         }
     })?;
     let held = count(backlog as f64);
-    let mut table = Sheet::new(format!("{STEADY} requests/s, {held} held"), &COLUMNS);
+    let mut table = Sheet::new(format!("{STEADY} requests/s, {held} held"), COLUMNS);
     let mut figures = Vec::new();
     for ((name, _, beside), reports) in cases.iter().zip(&found) {
         let of = |of: fn(&Report) -> f64| Spread::of(reports.iter().map(|(report, _)| of(report)));

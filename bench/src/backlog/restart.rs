@@ -10,7 +10,7 @@ use super::Lab;
 use super::bulk::Pile;
 use super::server::{SMALL, Server};
 use crate::common::Found;
-use crate::common::sheet::{Figure, Sheet, Spread, bytes, count, fine, whole};
+use crate::common::sheet::{Figure, Sheet, Show, Spread, bytes, count, fine, whole};
 
 /// Seconds to the first reply after a stop, and after `kill -9`.
 const WANTED: (f64, f64) = (1.0, 2.0);
@@ -26,19 +26,19 @@ const LOAD_MAX: Duration = Duration::from_secs(600);
 /// # Errors
 /// A server or a load fails.
 pub(crate) fn restart(lab: &Lab) -> Result<Found> {
-    let columns = [
-        ("seconds, median", fine as _),
-        ("least", fine as _),
-        ("most", fine as _),
-        ("log at most", bytes as _),
-        ("runs at most", bytes as _),
-        ("messages more", whole as _),
+    let columns: [(&str, Show); 6] = [
+        ("seconds, median", fine),
+        ("least", fine),
+        ("most", fine),
+        ("log at most", bytes),
+        ("runs at most", bytes),
+        ("messages more", whole),
     ];
     let mut server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("held");
     pile.put(&server, lab.messages, &mut |_| {})?;
     server.rest()?;
-    let mut table = Sheet::new(format!("{} held", count(lab.messages as f64)), &columns);
+    let mut table = Sheet::new(format!("{} held", count(lab.messages as f64)), columns);
     let mut figures = Vec::new();
     for (how, killed, wanted) in [
         ("after SIGTERM", false, WANTED.0),

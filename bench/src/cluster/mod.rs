@@ -28,7 +28,7 @@ const PROBE: usize = 1024;
 
 /// A load on the owner.
 struct Case {
-    named: Named,
+    named: Named<'static>,
     size: usize,
     connections: usize,
     depth: usize,
@@ -186,15 +186,15 @@ impl Args {
     /// # Errors
     /// A program cannot be started, a load failed, or a file cannot be written.
     pub(crate) fn run(mut self) -> Result<()> {
-        let named: Vec<Named> = CASES.iter().map(|case| case.named).collect();
+        let named: Vec<Named<'static>> = CASES.iter().map(|case| case.named).collect();
         self.common.check(&named)?;
         let common = &self.common;
         let ground = common.ground(None)?;
         let ran = common.ran()?;
         let mut lab = Lab::start(Fleet::start(&ground, &self.nats_server)?, common.time())?;
-        common.run("cluster", &ran, &named, |at| {
+        common.run("cluster-", &ran, &named, |at| {
             let case = &CASES[at];
-            let mut table = Sheet::new("turn", &Turn::COLUMNS);
+            let mut table = Sheet::new("turn", Turn::COLUMNS);
             let mut turns: Vec<Turn> = Vec::new();
             for at in 0..common.turns {
                 // Every second time the bare publisher is first, with entries as the turn before.
@@ -204,7 +204,7 @@ impl Args {
                 turns.push(turn);
             }
             let mut found = Found::of(table, (case.figures)(&turns));
-            found.more.insert("window", case.window as u64);
+            found.more.insert("window", case.window.into());
             Ok(found)
         })
     }
