@@ -31,13 +31,11 @@ pub(crate) struct Landed {
 
 pub(crate) struct Conn {
     stream: Stream,
-    token: Token,
     speaker: Box<dyn Speaker>,
     /// Every message is this one.
     body: Arc<[u8]>,
     out: Vec<u8>,
     sent: usize,
-    watches_writable: bool,
     /// The start of a reply whose head is not whole.
     partial: Vec<u8>,
     flights: VecDeque<Flight>,
@@ -50,20 +48,13 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(
-        stream: Stream,
-        token: Token,
-        speaker: Box<dyn Speaker>,
-        body: Arc<[u8]>,
-    ) -> Self {
+    pub(crate) fn new(stream: Stream, speaker: Box<dyn Speaker>, body: Arc<[u8]>) -> Self {
         Self {
             stream,
-            token,
             speaker,
             body,
             out: Vec::new(),
             sent: 0,
-            watches_writable: false,
             partial: Vec::new(),
             flights: VecDeque::new(),
             coming: None,
@@ -72,8 +63,8 @@ impl Conn {
         }
     }
 
-    pub(crate) fn register(&mut self, registry: &Registry) -> Result<()> {
-        let registered = self.stream.register(registry, self.token);
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> Result<()> {
+        let registered = self.stream.register(registry, token);
         registered.context("cannot watch a connection")
     }
 
@@ -116,32 +107,21 @@ impl Conn {
         self.flights.push_back(Flight { ask, from });
     }
 
-    /// Sends what the socket takes.
+    /// Sends what the socket takes. The rest goes when it is writable.
     ///
     /// # Errors
     /// The connection is broken.
-    pub(crate) fn flush(&mut self, registry: &Registry, records: &mut Scratch) -> Result<()> {
+    pub(crate) fn flush(&mut self, records: &mut Scratch) -> Result<()> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..], records) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return self.watch_writable(registry, true);
-                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error).context("cannot send"),
             }
         }
         self.out.clear();
         self.sent = 0;
-        self.watch_writable(registry, false)
-    }
-
-    fn watch_writable(&mut self, registry: &Registry, watch: bool) -> Result<()> {
-        if self.watches_writable != watch {
-            self.watches_writable = watch;
-            let watched = self.stream.watch_writable(registry, self.token, watch);
-            watched.context("cannot watch a connection")?;
-        }
         Ok(())
     }
 
@@ -259,8 +239,6 @@ impl Conn {
 mod tests {
     use std::sync::Arc;
 
-    use mio::Token;
-
     use super::Conn;
     use crate::protocol::{ClientRequest, Protocol};
     use crate::stream::Stream;
@@ -270,7 +248,7 @@ mod tests {
         let stream = Stream::of(std::os::fd::OwnedFd::from(here).into(), None).unwrap();
         let body: Arc<[u8]> = Arc::from(&b"abc"[..]);
         let speaker = (Protocol::named(protocol).unwrap().open)("q", &body);
-        Conn::new(stream, Token(0), speaker, body)
+        Conn::new(stream, speaker, body)
     }
 
     /// Feeds `input` in pieces of `size` bytes; answers what landed.

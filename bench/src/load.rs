@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser as _;
-use mio::Token;
 use serde_json::{Value, json};
 
 use crate::conn::Conn;
@@ -322,9 +321,7 @@ impl Load {
                         self.protocol.name
                     );
                 }
-                let token = Token(conns.len());
-                let body = Arc::clone(&body);
-                conns.push(Conn::new(self.connect()?, token, speaker, body));
+                conns.push(Conn::new(self.connect()?, speaker, Arc::clone(&body)));
             }
             works.push(Work {
                 conns,

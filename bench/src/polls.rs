@@ -207,9 +207,8 @@ impl Line {
     }
 
     fn add(&mut self, stream: Stream, speaker: Box<dyn Speaker>, body: &Arc<[u8]>) -> Result<()> {
-        let token = Token(self.conns.len());
-        let mut conn = Conn::new(stream, token, speaker, Arc::clone(body));
-        conn.register(self.poll.registry())?;
+        let mut conn = Conn::new(stream, speaker, Arc::clone(body));
+        conn.register(self.poll.registry(), Token(self.conns.len()))?;
         self.conns.push(conn);
         Ok(())
     }
@@ -217,7 +216,7 @@ impl Line {
     fn ask(&mut self, at: usize, ask: ClientRequest) -> Result<()> {
         let conn = &mut self.conns[at];
         conn.ask(ask, 0);
-        conn.flush(self.poll.registry(), &mut self.records)
+        conn.flush(&mut self.records)
     }
 
     /// Puts on the first connection, and waits for the reply.
@@ -255,7 +254,7 @@ impl Line {
             if again {
                 conn.ask(ClientRequest::Take, 0);
             }
-            conn.flush(self.poll.registry(), &mut self.records)?;
+            conn.flush(&mut self.records)?;
         }
         Ok(heard)
     }

@@ -93,21 +93,9 @@ impl Stream {
         }
     }
 
+    /// Says when there is something to read, and when there is room to write again.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        registry.register(&mut self.socket, token, Interest::READABLE)
-    }
-
-    /// Watches for room to write too, or no longer.
-    pub(crate) fn watch_writable(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        watch: bool,
-    ) -> io::Result<()> {
-        let interest = match watch {
-            true => Interest::READABLE | Interest::WRITABLE,
-            false => Interest::READABLE,
-        };
-        registry.reregister(&mut self.socket, token, interest)
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut self.socket, token, interest)
     }
 }

@@ -68,7 +68,8 @@ pub(crate) struct Work {
 pub(crate) struct Worker {
     work: Work,
     poll: Poll,
-    timer: Option<OwnedFd>,
+    /// Wakes it when the next request is due at a fixed rate.
+    timer: OwnedFd,
     /// Memory that TLS works in.
     records: Scratch,
     start: Instant,
@@ -87,19 +88,15 @@ impl Worker {
     /// The system refuses a poll or a timer.
     pub(crate) fn new(mut work: Work) -> Result<Self> {
         let poll = Poll::new().context("cannot poll")?;
-        for conn in &mut work.conns {
-            conn.register(poll.registry())?;
+        for (at, conn) in work.conns.iter_mut().enumerate() {
+            conn.register(poll.registry(), Token(at))?;
             conn.in_row = true;
         }
-        let mut timer = None;
-        if work.pace.is_some() {
-            let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)
-                .context("cannot make a timer")?;
-            poll.registry()
-                .register(&mut SourceFd(&fd.as_raw_fd()), TIMER, Interest::READABLE)
-                .context("cannot watch a timer")?;
-            timer = Some(fd);
-        }
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)
+            .context("cannot make a timer")?;
+        poll.registry()
+            .register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)
+            .context("cannot watch a timer")?;
         Ok(Self {
             row: (0..work.conns.len()).collect(),
             work,
@@ -161,14 +158,13 @@ impl Worker {
             for event in &events {
                 let Token(at) = event.token();
                 if event.token() == TIMER {
-                    self.clear_timer();
                     continue;
                 }
                 if event.is_readable() || event.is_read_closed() {
                     self.receive(at, &mut buffer)?;
                 }
                 if event.is_writable() {
-                    self.work.conns[at].flush(self.poll.registry(), &mut self.records)?;
+                    self.work.conns[at].flush(&mut self.records)?;
                 }
             }
             if self.published.elapsed() >= PUBLISH {
@@ -205,7 +201,7 @@ impl Worker {
             let owed = self.work.mix.owed(conn.requested);
             conn.clean_up(owed);
             self.in_flight += owed;
-            conn.flush(self.poll.registry(), &mut self.records)?;
+            conn.flush(&mut self.records)?;
         }
         Ok(())
     }
@@ -218,7 +214,7 @@ impl Worker {
                 self.ask(at, now);
             }
         }
-        self.work.conns[at].flush(self.poll.registry(), &mut self.records)
+        self.work.conns[at].flush(&mut self.records)
     }
 
     /// Fixed rate: sends what is due, each over the connection that has had
@@ -245,7 +241,7 @@ impl Worker {
         touched.sort_unstable();
         touched.dedup();
         for at in touched {
-            self.work.conns[at].flush(self.poll.registry(), &mut self.records)?;
+            self.work.conns[at].flush(&mut self.records)?;
         }
         let next = pace.next_at();
         if let Some(next) = next.filter(|_| !self.row.is_empty()) {
@@ -255,24 +251,15 @@ impl Worker {
         Ok(next.is_some())
     }
 
+    /// Each end of the timer is an event of its own: nothing is read from it.
     fn set_timer(&self, nanoseconds: u64) -> Result<()> {
-        let Some(timer) = &self.timer else {
-            return Ok(());
-        };
         let wait = Duration::from_nanos(nanoseconds);
         let once = Itimerspec {
             it_interval: Timespec::default(),
             it_value: Timespec::try_from(wait).context("a time out of range")?,
         };
-        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).context("cannot set a timer")?;
-        Ok(())
-    }
-
-    fn clear_timer(&self) {
-        if let Some(timer) = &self.timer {
-            // Its count of ends does not matter, only that it ended.
-            rustix::io::read(timer, &mut [0; 8]).ok();
-        }
+        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
+        set.map(drop).context("cannot set a timer")
     }
 
     fn receive(&mut self, at: usize, buffer: &mut [u8]) -> Result<()> {
@@ -303,7 +290,7 @@ impl Worker {
             self.row.push_back(at);
         }
         // A settle may have been written.
-        self.work.conns[at].flush(self.poll.registry(), &mut self.records)
+        self.work.conns[at].flush(&mut self.records)
     }
 
     /// Shows others what was found since the last time.
