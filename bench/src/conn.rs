@@ -247,7 +247,7 @@ mod tests {
         let (here, _) = std::os::unix::net::UnixStream::pair().unwrap();
         let stream = Stream::of(std::os::fd::OwnedFd::from(here).into(), None).unwrap();
         let body: Arc<[u8]> = Arc::from(&b"abc"[..]);
-        let speaker = (Protocol::named(protocol).unwrap().open)("q", &body);
+        let speaker = (Protocol::named(protocol).unwrap().open)("q", &body, None);
         Conn::new(stream, speaker, body)
     }
 

@@ -217,8 +217,13 @@ impl Load {
         within("connections", self.connections, 1..=CONNECTIONS_MAX)?;
         within("idle connections", self.idle, 0..=IDLE_MAX)?;
         within("depth", self.depth, 1..=DEPTH_MAX)?;
-        let least = usize::from(self.protocol.name == "echo");
-        let most = match self.protocol.name {
+        let protocol = self.protocol.name;
+        ensure!(
+            self.keys.is_none() || protocol == "http",
+            "the protocol {protocol} does not support --keys: use --protocol http"
+        );
+        let least = usize::from(protocol == "echo");
+        let most = match protocol {
             "pinpriq" => pinpriq::PAYLOAD_MAX,
             _ => SIZE_MAX,
         };
@@ -312,15 +317,9 @@ impl Load {
             let mut conns = Vec::new();
             for number in (thread..self.connections).step_by(threads) {
                 let queue = format!("{}{:04}", self.queue, number % queues);
-                let mut speaker = (self.protocol.open)(&queue, &body);
-                if let Some(of) = self.keys
-                    && !speaker.give_keys(Keys::new(number as u64 * KEYS_APART, of))
-                {
-                    bail!(
-                        "the protocol {} does not support --keys: use --protocol http",
-                        self.protocol.name
-                    );
-                }
+                let first = number as u64 * KEYS_APART;
+                let keys = self.keys.map(|of| Keys::new(first, of));
+                let speaker = (self.protocol.open)(&queue, &body, keys);
                 conns.push(Conn::new(self.connect()?, speaker, Arc::clone(&body)));
             }
             works.push(Work {

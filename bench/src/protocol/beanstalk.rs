@@ -13,7 +13,7 @@ use super::{
 pub(super) const DEFAULT_TUBE: Protocol = Protocol {
     name: "beanstalk",
     port: 11300,
-    open: |_, body| {
+    open: |_, body, _| {
         let put = framed(&format!("put 100 0 120 {}\r\n", body.len()), body);
         speaker(fixed(put), TAKE.to_vec(), read)
     },
@@ -23,7 +23,7 @@ pub(super) const DEFAULT_TUBE: Protocol = Protocol {
 pub(super) const PRIORITIES: Protocol = Protocol {
     name: "beanstalk-priorities",
     port: 11300,
-    open: |queue, body| {
+    open: |queue, body, _| {
         // A put behind its priority.
         let tail = framed(&format!(" 0 120 {}\r\n", body.len()), body);
         let mut random = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_tube_of_its_own_and_every_priority() {
-        let mut speaker = (PRIORITIES.open)("q", b"abc");
+        let mut speaker = (PRIORITIES.open)("q", b"abc", None);
         let mut out = Vec::new();
         speaker.ask(ClientRequest::Take, &mut out);
         assert_eq!(

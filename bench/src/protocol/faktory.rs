@@ -14,7 +14,7 @@ use super::{
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "faktory",
     port: 7419,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
         let (len, mut pushed) = (body.len(), 0_u64);
         let take = format!("FETCH {queue}\r\n").into_bytes();
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_job_is_acknowledged_by_its_id() {
-        let mut speaker = (PROTOCOL.open)("q", b"abc");
+        let mut speaker = (PROTOCOL.open)("q", b"abc", None);
         let mut out = Vec::new();
         speaker.ask(ClientRequest::Take, &mut out);
         assert_eq!(out, b"HELLO {\"v\":2}\r\nFETCH q\r\n");

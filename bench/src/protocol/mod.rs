@@ -35,8 +35,9 @@ pub struct Protocol {
     pub name: &'static str,
     /// Port its servers listen on unless told otherwise.
     pub port: u16,
-    /// The state of one connection that works on `queue` with bodies `body`.
-    pub open: fn(queue: &str, body: &[u8]) -> Box<dyn Speaker>,
+    /// The state of one connection that works on `queue` with bodies `body`. Only `http` gives
+    /// messages keys.
+    pub open: fn(queue: &str, body: &[u8], keys: Option<Keys>) -> Box<dyn Speaker>,
 }
 
 impl Protocol {
@@ -126,13 +127,6 @@ pub trait Speaker: Send {
     /// # Errors
     /// The reply is none that a working server gives.
     fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading;
-
-    /// Gives each message put from now on one of these keys; false if the
-    /// protocol has no word for keys.
-    fn give_keys(&mut self, keys: Keys) -> bool {
-        let _ = keys;
-        false
-    }
 }
 
 /// A speaker of these parts.
@@ -304,7 +298,7 @@ mod tests {
     #[track_caller]
     fn check(protocol: &str, ask: ClientRequest, reply: &str, outcome: Outcome, body: usize) {
         let protocol = Protocol::named(protocol).unwrap();
-        let mut speaker = (protocol.open)("q", b"abc");
+        let mut speaker = (protocol.open)("q", b"abc", None);
         let (mut out, mut found) = (Vec::new(), None);
         for end in 0..=reply.len() {
             found = speaker
@@ -436,7 +430,7 @@ mod tests {
                 "ERROR\0Job 7 already deleted\0",
             ),
         ] {
-            let mut speaker = (Protocol::named(protocol).unwrap().open)("q", b"abc");
+            let mut speaker = (Protocol::named(protocol).unwrap().open)("q", b"abc", None);
             let read = speaker.read(ask, reply.as_bytes(), &mut Vec::new());
             assert!(read.is_err(), "{protocol}: {reply}");
         }
@@ -453,8 +447,8 @@ mod tests {
 
     #[test]
     fn messages_get_keys_in_turn() {
-        let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc");
-        assert!(speaker.give_keys(Keys::new(3, 2)));
+        let keys = Some(Keys::new(3, 2));
+        let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc", keys);
         let mut out = Vec::new();
         let mut keys = Vec::new();
         for _ in 0..3 {
@@ -470,26 +464,24 @@ mod tests {
             keys.push(json["messages"][0]["key"].as_str().unwrap().to_owned());
         }
         assert_eq!(keys, ["000000000001", "000000000000", "000000000001"]);
-        let mut other = (Protocol::named("beanstalk").unwrap().open)("q", b"abc");
-        assert!(!other.give_keys(Keys::new(0, 2)));
     }
 
     #[test]
     fn a_settle_names_the_job() {
-        let mut speaker = (Protocol::named("beanstalk").unwrap().open)("q", b"abc");
+        let mut speaker = (Protocol::named("beanstalk").unwrap().open)("q", b"abc", None);
         let mut out = Vec::new();
         let reply = b"RESERVED 42 3\r\n";
         speaker.read(ClientRequest::Take, reply, &mut out).unwrap();
         assert_eq!(out, b"delete 42\r\n");
 
-        let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc");
+        let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc", None);
         let mut out = Vec::new();
         let reply =
             b"HTTP/1.1 200 OK\r\ncontent-length: 28\r\n\r\n{\"body\":\"abc\",\"lease\":\"1.2\"}";
         speaker.read(ClientRequest::Take, reply, &mut out).unwrap();
         assert!(out.starts_with(b"POST /api/v1/leases/1.2/finish HTTP/1.1\r\n"));
 
-        let mut speaker = (Protocol::named("jobqueue").unwrap().open)("q", b"abc");
+        let mut speaker = (Protocol::named("jobqueue").unwrap().open)("q", b"abc", None);
         let mut out = Vec::new();
         let reply = b"RESERVED\x0012345678ppppttttreserved\0\x03\0\0\0";
         speaker.read(ClientRequest::Take, reply, &mut out).unwrap();

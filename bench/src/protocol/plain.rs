@@ -12,7 +12,7 @@ use super::{
 pub(super) const MEMCACHE: Protocol = Protocol {
     name: "memcache",
     port: 22133,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let put = framed(&format!("set {queue} 0 0 {}\r\n", body.len()), body);
         let take = format!("get {queue}\r\n").into_bytes();
         speaker(fixed(put), take, |ask, input, _| {
@@ -35,7 +35,7 @@ pub(super) const MEMCACHE: Protocol = Protocol {
 pub(super) const LINEUP: Protocol = Protocol {
     name: "lineup",
     port: 9876,
-    open: |_, body| {
+    open: |_, body, _| {
         let put = framed(&format!("PUSH 5 {}\r\n", body.len()), body);
         speaker(fixed(put), b"POP\r\n".to_vec(), |ask, input, _| {
             by_line(input, |line, head| match (ask, line) {
@@ -53,7 +53,7 @@ pub(super) const LINEUP: Protocol = Protocol {
 pub(super) const RESP: Protocol = Protocol {
     name: "resp",
     port: 6379,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let name = format!("${}\r\n{queue}\r\n", queue.len());
         let put = format!("*3\r\n$5\r\nLPUSH\r\n{name}${}\r\n", body.len());
         let take = format!("*2\r\n$4\r\nRPOP\r\n{name}").into_bytes();
@@ -81,7 +81,7 @@ fn bulk(ask: ClientRequest, line: &[u8], head: usize) -> Option<ReplyHead> {
 pub(super) const ECHO: Protocol = Protocol {
     name: "echo",
     port: 7,
-    open: |_, body| {
+    open: |_, body, _| {
         let whole = ReplyHead::with_body(0, body.len(), b"", Outcome::Done);
         speaker(fixed(body.to_vec()), body.to_vec(), move |_, input, _| {
             Ok((!input.is_empty()).then_some(whole))
@@ -93,7 +93,7 @@ pub(super) const ECHO: Protocol = Protocol {
 pub(super) const JOBQUEUE: Protocol = Protocol {
     name: "jobqueue",
     port: 11223,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let mut put = [b"ADD\0", queue.as_bytes(), b"\0"].concat();
         let priority = 5_u32;
         let ttp = 60_u32;

@@ -15,14 +15,14 @@ use super::{
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
     port: 9324,
-    open: |queue, body| with_queue(queue, sender(queue, body, 1)),
+    open: |queue, body, _| with_queue(queue, sender(queue, body, 1)),
 };
 
 /// Ten in a request, which is what SQS allows.
 pub(super) const TEN: Protocol = Protocol {
     name: "sqs-ten",
     port: 9324,
-    open: |queue, body| with_queue(queue, sender(queue, body, 10)),
+    open: |queue, body, _| with_queue(queue, sender(queue, body, 10)),
 };
 
 /// Makes the queue first, which may be there.
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_queue_is_made_first_and_what_came_is_deleted() {
         for (protocol, entries) in [(ONE, 1), (TEN, 10)] {
-            let mut speaker = (protocol.open)("q", b"abc");
+            let mut speaker = (protocol.open)("q", b"abc", None);
             let mut out = Vec::new();
             speaker.ask(ClientRequest::Take, &mut out);
             let request = String::from_utf8(std::mem::take(&mut out)).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_failed_reply_is_an_error_and_an_empty_one_is_none() {
         let read = |ask, body: &str| {
-            let mut speaker = (TEN.open)("q", b"abc");
+            let mut speaker = (TEN.open)("q", b"abc", None);
             let input = reply("{}") + &reply(body);
             speaker.read(ask, input.as_bytes(), &mut Vec::new())
         };
