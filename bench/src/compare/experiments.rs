@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use quintet_bench::Mix;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
 use crate::common::Named;
@@ -67,7 +66,7 @@ pub(crate) struct Scenario {
     pub(crate) depth: usize,
     pub(crate) size: usize,
     /// Takes alone find what was put, uncounted, before each of their turns.
-    #[serde(default = "both", deserialize_with = "mix")]
+    #[serde(default = "both")]
     pub(crate) mix: Mix,
     /// Requests a second; none: closed loop.
     pub(crate) rate: Option<f64>,
@@ -77,10 +76,6 @@ pub(crate) struct Scenario {
 
 fn both() -> Mix {
     Mix::BOTH
-}
-
-fn mix<'de, D: Deserializer<'de>>(from: D) -> Result<Mix, D::Error> {
-    Mix::parse(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
 /// A figure: one contender's result, or as a part of another's in the same turn.
