@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use mio::{Registry, Token};
 use quintet_tls::Scratch;
 
@@ -21,8 +21,8 @@ struct Flight {
 
 /// A reply that came.
 pub(crate) struct Landed {
-    /// Put or take: a settle ends its take.
-    pub(crate) ask: ClientRequest,
+    /// Otherwise a take; a settle ends its take.
+    pub(crate) is_put: bool,
     pub(crate) empty: bool,
     /// When its request was meant to leave, nanoseconds since the start;
     /// `None`: it is not part of the load.
@@ -190,25 +190,21 @@ impl Conn {
                 return Ok(at);
             };
             let has_body = flight.ask == ClientRequest::Take && reply.outcome != Outcome::Empty;
-            if has_body && reply.body != self.body.len() {
-                bail!(
-                    "a message of {} bytes, not {}: the queue held others before",
-                    reply.body,
-                    self.body.len()
-                );
-            }
+            let (got, wanted) = (reply.body, self.body.len());
+            ensure!(
+                !has_body || got == wanted,
+                "a message of {got} bytes, not {wanted}: the queue held others before"
+            );
             // What came with the head is compared; of a message that comes in
             // many reads, the rest is only counted.
             let (body, tail) = (&rest[reply.head..], reply.tail);
             let here = body.len().min(reply.body);
-            if body[..here] != self.body[..here] {
-                bail!("a message differs from the put one");
-            }
+            let as_put = body[..here] == self.body[..here];
+            ensure!(as_put, "a message differs from the put one");
             let after = &body[here..];
             let same = after.len().min(tail.len());
-            if here == reply.body && after[..same] != tail[..same] {
-                bail!("a reply ends wrongly");
-            }
+            let ends = here < reply.body || after[..same] == tail[..same];
+            ensure!(ends, "a reply ends wrongly");
             at += reply.head;
             self.coming = Some((reply.outcome, reply.body + tail.len() + reply.rest));
         }
@@ -227,11 +223,12 @@ impl Conn {
             Outcome::Done => false,
             Outcome::Empty => true,
         };
-        let ask = match ask {
-            ClientRequest::Put => ask,
-            ClientRequest::Take | ClientRequest::Settle => ClientRequest::Take,
-        };
-        landed(Landed { ask, empty, from });
+        let is_put = ask == ClientRequest::Put;
+        landed(Landed {
+            is_put,
+            empty,
+            from,
+        });
     }
 }
 
@@ -252,15 +249,11 @@ mod tests {
     }
 
     /// Feeds `input` in pieces of `size` bytes; answers what landed.
-    fn feed(
-        conn: &mut Conn,
-        input: &[u8],
-        size: usize,
-    ) -> anyhow::Result<Vec<(ClientRequest, bool, u64)>> {
+    fn feed(conn: &mut Conn, input: &[u8], size: usize) -> anyhow::Result<Vec<(bool, bool, u64)>> {
         let mut found = Vec::new();
         for piece in input.chunks(size) {
             conn.take_in(piece, &mut |l| {
-                found.push((l.ask, l.empty, l.from.unwrap_or(0)))
+                found.push((l.is_put, l.empty, l.from.unwrap_or(0)))
             })?;
         }
         Ok(found)
@@ -275,15 +268,8 @@ mod tests {
             conn.ask(ClientRequest::Take, 2);
             conn.ask(ClientRequest::Take, 3);
             let found = feed(&mut conn, input, size).unwrap();
-            let take = ClientRequest::Take;
-            assert_eq!(
-                found,
-                [
-                    (ClientRequest::Put, false, 1),
-                    (take, false, 2),
-                    (take, true, 3)
-                ]
-            );
+            let expected = [(true, false, 1), (false, false, 2), (false, true, 3)];
+            assert_eq!(found, expected);
             assert_eq!(conn.in_flight(), 0);
         }
     }
@@ -294,10 +280,10 @@ mod tests {
         conn.ask(ClientRequest::Take, 1);
         conn.ask(ClientRequest::Put, 2);
         let found = feed(&mut conn, b"RESERVED 9 3\r\nabc\r\nINSERTED 10\r\n", 5).unwrap();
-        assert_eq!(found, [(ClientRequest::Put, false, 2)]);
+        assert_eq!(found, [(true, false, 2)]);
         assert!(conn.out.ends_with(b"delete 9\r\n"));
         let found = feed(&mut conn, b"DELETED\r\n", 4).unwrap();
-        assert_eq!(found, [(ClientRequest::Take, false, 1)]);
+        assert_eq!(found, [(false, false, 1)]);
     }
 
     #[test]

@@ -232,25 +232,28 @@ impl Load {
         within("queues", self.queues.unwrap_or(1), 1..=CONNECTIONS_MAX)?;
         // One copy prepared, and up to a whole round on its way out.
         let buffers = (self.size + 128).saturating_mul((self.depth + 1) * self.connections);
-        if buffers > BUFFERS_MAX {
-            bail!("size x depth x connections would need {buffers} bytes; make one smaller");
-        }
+        ensure!(
+            buffers <= BUFFERS_MAX,
+            "size x depth x connections would need {buffers} bytes; make one smaller"
+        );
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-        if self.queue.len() > QUEUE_BYTES_MAX || !self.queue.bytes().all(plain) {
-            bail!("a queue is named with letters, digits, - _ and ., {QUEUE_BYTES_MAX} at most");
-        }
-        if self.time.is_zero() || self.time > TIME_MAX {
-            bail!("the time must be above zero and at most {TIME_MAX:?}");
-        }
-        if !(0.0..=RATE_MAX).contains(&self.openings) {
-            bail!("connections are opened {RATE_MAX} times a second at most");
-        }
-        if self
-            .rate
-            .is_some_and(|rate| !(rate > 0.0 && rate <= RATE_MAX))
-        {
-            bail!("the rate must be above zero and at most {RATE_MAX} a second");
-        }
+        ensure!(
+            self.queue.len() <= QUEUE_BYTES_MAX && self.queue.bytes().all(plain),
+            "a queue is named with letters, digits, - _ and ., {QUEUE_BYTES_MAX} at most"
+        );
+        ensure!(
+            !self.time.is_zero() && self.time <= TIME_MAX,
+            "the time must be above zero and at most {TIME_MAX:?}"
+        );
+        ensure!(
+            (0.0..=RATE_MAX).contains(&self.openings),
+            "connections are opened {RATE_MAX} times a second at most"
+        );
+        let rate = self.rate.unwrap_or(1.0);
+        ensure!(
+            rate > 0.0 && rate <= RATE_MAX,
+            "the rate must be above zero and at most {RATE_MAX} a second"
+        );
         Ok(())
     }
 
@@ -278,9 +281,11 @@ impl Load {
         first.count = Some(self.fill);
         first.time = FILL_TIME_MAX;
         let report = first.run(observe).context("while putting beforehand")?;
-        if report.puts < self.fill {
-            bail!("only {} messages could be put beforehand", report.puts);
-        }
+        let puts = report.puts;
+        ensure!(
+            puts >= self.fill,
+            "only {puts} messages could be put beforehand"
+        );
         Ok(())
     }
 

@@ -242,7 +242,7 @@ impl Line {
             let (conn, renewed) = (&mut self.conns[event.token().0], &mut self.renewed);
             let mut again = false;
             conn.receive(&mut self.buffer, &mut self.records, &mut |landed| {
-                let is_put = landed.ask == ClientRequest::Put;
+                let is_put = landed.is_put;
                 again |= !is_put;
                 heard.put |= is_put;
                 heard.deleted |= !is_put && !landed.empty;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rustix::fd::{AsRawFd as _, OwnedFd};
@@ -19,7 +19,6 @@ use quintet_tls::Scratch;
 use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
-use crate::protocol::ClientRequest;
 use crate::report::{Recorder, Report};
 use crate::units::nanos;
 
@@ -175,9 +174,8 @@ impl Worker {
                     return Ok(());
                 }
                 let oldest = self.work.conns.iter().flat_map(Conn::waiting_since).min();
-                if oldest.is_some_and(|oldest| now > oldest.max(self.fresh.last) + silence) {
-                    bail!("no reply within {} s", SILENCE.as_secs());
-                }
+                let last = oldest.map_or(now, |oldest| oldest.max(self.fresh.last));
+                ensure!(now <= last + silence, "no reply within {SILENCE:?}");
             }
         }
     }
@@ -275,10 +273,8 @@ impl Worker {
             let now = *now.get_or_insert_with(|| nanos(start.elapsed()));
             fresh.total.record(now - from);
             fresh.last = now;
-            match landed.ask {
-                ClientRequest::Put => fresh.counts.puts += 1,
-                ClientRequest::Take | ClientRequest::Settle => fresh.counts.takes += 1,
-            }
+            fresh.counts.puts += u64::from(landed.is_put);
+            fresh.counts.takes += u64::from(!landed.is_put);
             fresh.counts.empty += u64::from(landed.empty);
         })?;
         if self.work.pace.is_none() {

@@ -10,7 +10,7 @@ pub(crate) mod pinpriq;
 mod plain;
 pub(crate) mod sqs;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 /// Every protocol the generator speaks.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -46,12 +46,9 @@ impl Protocol {
     /// # Errors
     /// A sentence that names all there are.
     pub fn named(name: &str) -> Result<Self, String> {
-        let protocol = PROTOCOLS
-            .iter()
-            .find(|protocol| protocol.name == name)
-            .copied();
-        protocol.ok_or_else(|| {
-            let names: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
+        let mut all = PROTOCOLS.iter();
+        all.find(|one| one.name == name).copied().ok_or_else(|| {
+            let names: Vec<&str> = PROTOCOLS.iter().map(|one| one.name).collect();
             format!("no protocol \"{name}\"; there are {}", names.join(", "))
         })
     }
@@ -98,7 +95,7 @@ pub struct ReplyHead {
 impl ReplyHead {
     /// A reply of `head` bytes without a body.
     fn line(head: usize, outcome: Outcome) -> Self {
-        Self::with_body(head, 0, &[], outcome)
+        Self::with_body(head, 0, b"", outcome)
     }
 
     /// A reply of `head` bytes, a body of so many, and `tail`.
@@ -269,9 +266,8 @@ fn welcome(input: &[u8], starts: &[&[u8]]) -> Result<Option<usize>> {
         let Some((line, length)) = line(&input[used..])? else {
             return Ok(None);
         };
-        if !line.starts_with(start) {
-            bail!("wrong reply: {}", shown(&input[used..]));
-        }
+        let fits = line.starts_with(start);
+        ensure!(fits, "wrong reply: {}", shown(&input[used..]));
         used += length;
     }
     Ok(Some(used))
@@ -284,10 +280,8 @@ fn number(digits: &[u8]) -> Option<usize> {
 
 /// The start of some bytes for an error message.
 fn shown(bytes: &[u8]) -> String {
-    format!(
-        "{:?}",
-        String::from_utf8_lossy(&bytes[..bytes.len().min(80)])
-    )
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]);
+    format!("{start:?}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Protocols whose requests are always the same bytes.
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 
 use super::{
     ClientRequest, Outcome, Protocol, Reading, ReplyHead, by_line, fixed, framed, number, shown,
@@ -132,9 +132,7 @@ fn read_job(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
         }
         ClientRequest::Take => (b"TIMEOUT\0", 0, Outcome::Empty),
     };
-    if !begins(input, word) {
-        bail!("wrong reply: {}", shown(input));
-    }
+    ensure!(begins(input, word), "wrong reply: {}", shown(input));
     let head = word.len() + more;
     Ok((input.len() >= head).then_some(ReplyHead::line(head, outcome)))
 }

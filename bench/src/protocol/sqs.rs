@@ -141,9 +141,8 @@ fn read(url: &str, count: usize, ask: ClientRequest, input: &[u8], out: &mut Vec
     // Some say that none has failed.
     let failed = memmem::find(body, b"\"Failed\"").is_some()
         && memmem::find(body, b"\"SenderFault\"").is_some();
-    if status != 200 || failed {
-        bail!("wrong reply: {}", shown(&input[..end]));
-    }
+    let fine = status == 200 && !failed;
+    ensure!(fine, "wrong reply: {}", shown(&input[..end]));
     if ask != ClientRequest::Take {
         return Ok(Some(ReplyHead::line(end, Outcome::Done)));
     }
