@@ -175,7 +175,11 @@ impl Worker {
                 }
                 let oldest = self.work.conns.iter().flat_map(Conn::waiting_since).min();
                 let last = oldest.map_or(now, |oldest| oldest.max(self.fresh.last));
-                ensure!(now <= last + silence, "no reply within {SILENCE:?}");
+                ensure!(
+                    now <= last + silence,
+                    "no reply within {} s",
+                    SILENCE.as_secs()
+                );
             }
         }
     }

@@ -145,8 +145,9 @@ impl Process {
         let mut process = Self::spawn(command.stdout(Stdio::null()), dir)?;
         let start = Instant::now();
         while Stream::connect(&target, None).is_err() {
-            let ended = process.0.try_wait()?;
-            ensure!(ended.is_none(), "the server ended at once: {ended:?}");
+            if let Some(status) = process.0.try_wait()? {
+                bail!("the server ended at once: {status}");
+            }
             ensure!(start.elapsed() < START, "the server does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
