@@ -4,9 +4,9 @@
 use anyhow::Result;
 
 use super::contender::Contender;
-use super::driver::{self, Effort};
+use super::driver::Effort;
 use super::experiments::{Experiment, Metric};
-use super::table::Table;
+use super::table::{self, Table};
 use crate::common::peers::Ground;
 use crate::common::sheet::{self, Spread, median_range};
 
@@ -19,23 +19,12 @@ const TURNS_OF_A_PROCESS: usize = 5;
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn run(experiment: &Experiment, (turns, time): Effort, ground: &Ground) -> Result<()> {
+pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<()> {
     let active = experiment.scenarios.iter().map(|work| work.connections);
     let room = quintet_bench::connections_max()
         .map(|most| most.saturating_sub(active.max().unwrap_or_default()));
     let contenders = pairs(&experiment.contenders, room);
-    let mut tables = Vec::new();
-    for scenario in &experiment.scenarios {
-        let mut samples = vec![Vec::new(); contenders.len()];
-        for begun in (0..turns).step_by(TURNS_OF_A_PROCESS) {
-            let effort = ((turns - begun).min(TURNS_OF_A_PROCESS), time);
-            let more = driver::alternate(&contenders, scenario, effort, ground)?;
-            for (samples, more) in samples.iter_mut().zip(more) {
-                samples.extend(more);
-            }
-        }
-        tables.push(Table::new(scenario, &contenders, samples));
-    }
+    let tables = table::measure(experiment, &contenders, effort, TURNS_OF_A_PROCESS, ground)?;
     println!("{}", report(&tables, experiment.metric));
     Ok(())
 }

@@ -97,11 +97,8 @@ fn measure(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<F
         }
         here
     });
-    let mut tables = Vec::new();
-    for scenario in &experiment.scenarios {
-        let samples = driver::alternate(&contenders, scenario, effort, ground)?;
-        tables.push(Table::new(scenario, &contenders, samples));
-    }
+    let (turns, _) = effort;
+    let tables = table::measure(experiment, &contenders, effort, turns, ground)?;
     let mut found = found(experiment, &contenders, &tables);
     let servers = servers(&contenders, ground);
     found.more.insert("servers", servers);
@@ -175,8 +172,11 @@ mod tests {
                 Protocol::named(&contender.protocol).unwrap();
             }
             for scenario in &experiment.scenarios {
-                let samples = vec![Vec::new(); experiment.contenders.len()];
-                let table = Table::new(scenario, &experiment.contenders, samples);
+                let table = Table {
+                    scenario: scenario.clone(),
+                    contenders: experiment.contenders.clone(),
+                    samples: vec![Vec::new(); experiment.contenders.len()],
+                };
                 let figures = experiment.figures(scenario);
                 assert!(!figures.is_empty(), "{name}");
                 for figure in figures {

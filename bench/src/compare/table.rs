@@ -1,8 +1,11 @@
 //! The contenders' results in a scenario.
 
+use anyhow::Result;
+
 use super::contender::Contender;
-use super::driver::Sample;
-use super::experiments::{Metric, Scenario, Wanted};
+use super::driver::{self, Effort, Sample};
+use super::experiments::{Experiment, Metric, Scenario, Wanted};
+use crate::common::peers::Ground;
 use crate::common::sheet::{Figure, Spread};
 
 /// The samples of a scenario.
@@ -13,20 +16,36 @@ pub(crate) struct Table {
     pub(crate) samples: Vec<Vec<Sample>>,
 }
 
-impl Table {
-    /// One of these samples.
-    pub(crate) fn new(
-        scenario: &Scenario,
-        contenders: &[Contender],
-        samples: Vec<Vec<Sample>>,
-    ) -> Self {
-        Self {
+/// Measures the scenarios of an experiment; after so many turns all servers are started anew.
+///
+/// # Errors
+/// A server or a load fails.
+pub(crate) fn measure(
+    experiment: &Experiment,
+    contenders: &[Contender],
+    (turns, time): Effort,
+    restart: usize,
+    ground: &Ground,
+) -> Result<Vec<Table>> {
+    let table = |scenario: &Scenario| -> Result<Table> {
+        let mut samples = vec![Vec::new(); contenders.len()];
+        for begun in (0..turns).step_by(restart) {
+            let effort = ((turns - begun).min(restart), time);
+            let more = driver::alternate(contenders, scenario, effort, ground)?;
+            for (samples, more) in samples.iter_mut().zip(more) {
+                samples.extend(more);
+            }
+        }
+        Ok(Table {
             scenario: scenario.clone(),
             contenders: contenders.to_vec(),
             samples,
-        }
-    }
+        })
+    };
+    experiment.scenarios.iter().map(table).collect()
+}
 
+impl Table {
     /// Results of a contender, one for each turn.
     pub(crate) fn values(&self, metric: Metric, at: usize) -> impl Iterator<Item = f64> {
         self.samples[at].iter().map(move |sample| sample.of(metric))

@@ -4,9 +4,10 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::ClientRequest::{Put, Settle, Take};
+use super::Outcome::{Done, Empty, Reserved};
 use super::{
-    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, by_line, fixed, framed, number,
-    speaker, welcome,
+    ClientRequest, Greeting, Protocol, Reading, by_line, fixed, framed, number, speaker, welcome,
 };
 
 /// Every connection works on the tube `default`, as a stock worker does.
@@ -58,23 +59,19 @@ fn next(state: &mut u64) -> u64 {
 }
 
 fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-    by_line(input, |line, head| match (ask, line) {
-        (ClientRequest::Put, line) if line.starts_with(b"INSERTED ") => {
-            Some(ReplyHead::line(head, Outcome::Done))
-        }
-        (ClientRequest::Settle, b"DELETED") => Some(ReplyHead::line(head, Outcome::Done)),
-        (ClientRequest::Take, b"TIMED_OUT") => Some(ReplyHead::line(head, Outcome::Empty)),
-        (ClientRequest::Take, line) => {
+    by_line(input, b"\r\n", |line| match (ask, line) {
+        (Put, line) => line.starts_with(b"INSERTED ").then_some((Done, None)),
+        (Settle, line) => (line == b"DELETED").then_some((Done, None)),
+        (Take, b"TIMED_OUT") => Some((Empty, None)),
+        (Take, line) => {
             let rest = line.strip_prefix(b"RESERVED ")?;
             let space = memchr::memchr(b' ', rest)?;
             let body = number(&rest[space + 1..])?;
             for part in [b"delete ", &rest[..space], b"\r\n"] {
                 out.extend_from_slice(part);
             }
-            let reply = ReplyHead::with_body(head, body, b"\r\n", Outcome::Reserved);
-            Some(reply)
+            Some((Reserved, Some(body)))
         }
-        _ => None,
     })
 }
 

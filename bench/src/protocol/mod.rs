@@ -244,13 +244,25 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
     }
 }
 
-/// A reply that begins with a line: `meaning` receives it and its length, and answers `None` for one
-/// that no working server sends.
-fn by_line(input: &[u8], meaning: impl FnOnce(&[u8], usize) -> Option<ReplyHead>) -> Reading {
+/// Meaning of a line, and bytes of the body that follows it, if one does.
+type Line = (Outcome, Option<usize>);
+
+/// A reply that begins with a line, and ends with `tail` if it has a body. `meaning` answers `None`
+/// for a line that no working server sends.
+fn by_line(
+    input: &[u8],
+    tail: &'static [u8],
+    meaning: impl FnOnce(&[u8]) -> Option<Line>,
+) -> Reading {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };
-    let reply = meaning(line, head).with_context(|| format!("wrong reply: {}", shown(input)))?;
+    let meaning = meaning(line);
+    let (outcome, body) = meaning.with_context(|| format!("wrong reply: {}", shown(input)))?;
+    let reply = match body {
+        Some(body) => ReplyHead::with_body(head, body, tail, outcome),
+        None => ReplyHead::line(head, outcome),
+    };
     Ok(Some(reply))
 }
 
