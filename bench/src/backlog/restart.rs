@@ -10,10 +10,10 @@ use super::Lab;
 use super::bulk::Pile;
 use super::server::{SMALL, Server};
 use crate::common::Found;
-use crate::common::sheet::{Figure, Sheet, Show, Spread, bytes, count, fine, whole};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, bytes, count, fine, whole};
 
 /// Seconds to the first reply after a stop, and after `kill -9`.
-const WANTED: (f64, f64) = (1.0, 2.0);
+const WANTED: (Bound, Bound) = (Bound::AtMost(1.0), Bound::AtMost(2.0));
 /// Requests of each of the ten connections at once when it is killed.
 const DEPTH: usize = 16;
 /// The load that a kill ends would end itself after this.
@@ -57,7 +57,7 @@ pub(crate) fn restart(lab: &Lab) -> Result<Found> {
         let left = format!("queue_{}_items", pile.queue());
         let more = server.talk("memcache")?.stat(&left)? as f64 - lab.messages as f64;
         let what = format!("seconds to the first reply {how}");
-        let figure = Figure::at_most(what, times, wanted);
+        let figure = Figure::new(what, times, wanted);
         let Spread {
             median,
             least,

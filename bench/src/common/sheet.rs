@@ -112,8 +112,9 @@ impl Figure {
     pub(crate) fn new(
         what: impl Into<String>,
         values: impl IntoIterator<Item = f64>,
-        bound: Option<Bound>,
+        bound: impl Into<Option<Bound>>,
     ) -> Self {
+        let bound = bound.into();
         let value = Spread::of(values);
         let reached = bound.map(|bound| match bound {
             Bound::AtLeast(bound) => value.median >= bound,
@@ -126,24 +127,6 @@ impl Figure {
             bound,
             reached,
         }
-    }
-
-    /// One whose median should not be over this.
-    pub(crate) fn at_most(
-        what: impl Into<String>,
-        values: impl IntoIterator<Item = f64>,
-        bound: f64,
-    ) -> Self {
-        Self::new(what, values, Some(Bound::AtMost(bound)))
-    }
-
-    /// One whose median should not be under this.
-    pub(crate) fn at_least(
-        what: impl Into<String>,
-        values: impl IntoIterator<Item = f64>,
-        bound: f64,
-    ) -> Self {
-        Self::new(what, values, Some(Bound::AtLeast(bound)))
     }
 }
 
@@ -273,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_median_decides() {
-        let figure = |bound| Figure::new("x", [0.5, 1.0, 9.0], Some(bound));
+        let figure = |bound| Figure::new("x", [0.5, 1.0, 9.0], bound);
         assert_eq!(figure(Bound::AtLeast(1.0)).reached, Some(true));
         assert_eq!(figure(Bound::AtLeast(1.1)).reached, Some(false));
         assert_eq!(figure(Bound::AtMost(1.0)).reached, Some(true));
