@@ -18,7 +18,7 @@ use crate::stream::Stream;
 use crate::target::Target;
 use crate::tls::{Openers, Tls};
 use crate::units;
-use crate::worker::{LoadResults, SILENCE, Work, Worker, lock};
+use crate::worker::{LoadResults, SILENCE, Worker, lock};
 
 /// Idle connections at most.
 const IDLE_MAX: usize = 100_000;
@@ -173,8 +173,7 @@ impl Load {
         let idle = (0..self.idle).map(|_| self.connect());
         let mut idle: Vec<Stream> = idle.collect::<Result<_>>()?;
         let found = Arc::<Mutex<LoadResults>>::default();
-        let workers = self.share_out(&found)?.into_iter().map(Worker::new);
-        let workers: Vec<Worker> = workers.collect::<Result<_>>()?;
+        let workers = self.share_out(&found)?;
         let openers = (self.openings > 0.0)
             .then(|| Openers::start(&self.target, self.tls.as_ref(), self.openings))
             .transpose()?;
@@ -306,13 +305,13 @@ impl Load {
         })
     }
 
-    /// The work of each thread, with its connections open.
-    fn share_out(&self, found: &Arc<Mutex<LoadResults>>) -> Result<Vec<Work>> {
+    /// The threads to be, with their connections open.
+    fn share_out(&self, found: &Arc<Mutex<LoadResults>>) -> Result<Vec<Worker>> {
         let threads = self.threads.min(self.connections);
         let end = units::nanos(self.time);
         let body: Arc<[u8]> = body(self.size).into();
         let queues = self.queues.unwrap_or(self.connections);
-        let mut works = Vec::with_capacity(threads);
+        let mut workers = Vec::with_capacity(threads);
         for thread in 0..threads {
             let share = |of: u64| {
                 let (thread, threads) = (thread as u64, threads as u64);
@@ -327,19 +326,13 @@ impl Load {
                 let speaker = (self.protocol.open)(&queue, &body, keys);
                 conns.push(Conn::new(self.connect()?, speaker, Arc::clone(&body)));
             }
-            works.push(Work {
-                conns,
-                depth: self.depth,
-                mix: self.mix,
-                count,
-                end,
-                pace: self
-                    .rate
-                    .map(|rate| Pace::new(rate, thread, threads, count, end)),
-                found: Arc::clone(found),
-            });
+            let pace = self.rate;
+            let pace = pace.map(|rate| Pace::new(rate, thread, threads, count, end));
+            let found = Arc::clone(found);
+            let worker = Worker::new(conns, self.depth, self.mix, count, end, pace, found)?;
+            workers.push(worker);
         }
-        Ok(works)
+        Ok(workers)
     }
 }
 
