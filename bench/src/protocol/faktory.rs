@@ -65,19 +65,13 @@ fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Rea
             let find = |text: &[u8]| memchr::memmem::find(job, text).map(|at| at + text.len());
             if let (Some(at), Some(argument)) = (find(b"\"jid\":\""), find(ARGUMENT))
                 && let Some(jid) = job[at..].split(|&byte| byte == b'"').next()
-                && head + argument + body <= whole
+                && head + argument + body < whole
             {
                 for part in [b"ACK {\"jid\":\"", jid, b"\"}\r\n"] {
                     out.extend_from_slice(part);
                 }
-                let head = head + argument;
-                return Ok(Some(ReplyHead {
-                    head,
-                    body,
-                    tail: b"",
-                    rest: whole - head - body,
-                    outcome: Outcome::Reserved,
-                }));
+                let reply = ReplyHead::reserved(head + argument, body, whole);
+                return Ok(Some(reply));
             }
         }
         _ => {}
@@ -107,7 +101,8 @@ mod tests {
         let received = received.unwrap().unwrap();
         assert_eq!((received.outcome, received.body), (Outcome::Reserved, 3));
         assert_eq!(&reply[received.head..received.head + 3], "abc");
-        assert_eq!(received.head + received.body + received.rest, reply.len());
+        let len = received.head + received.body + received.tail.len() + received.rest;
+        assert_eq!(len, reply.len());
         assert_eq!(out, b"ACK {\"jid\":\"12345678\"}\r\n");
         out.clear();
         speaker.ask(ClientRequest::Put, &mut out);

@@ -64,13 +64,8 @@ fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
             };
             let lease = std::str::from_utf8(lease)?;
             out.extend_from_slice(&request(&format!("leases/{lease}/finish"), ""));
-            Ok(Some(ReplyHead {
-                head: head + at,
-                body: text.len(),
-                tail: b"\"",
-                rest: len - at - text.len() - 1,
-                outcome: Outcome::Reserved,
-            }))
+            let reply = ReplyHead::reserved(head + at, text.len(), head + len);
+            Ok(Some(reply))
         }
         _ => bail!("wrong reply: {}", shown(input)),
     }

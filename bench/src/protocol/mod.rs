@@ -98,6 +98,14 @@ impl ReplyHead {
         Self::with_body(head, 0, b"", outcome)
     }
 
+    /// A reply of `whole` bytes, of which a JSON string of `body` bytes begins at `head`.
+    fn reserved(head: usize, body: usize, whole: usize) -> Self {
+        Self {
+            rest: whole - head - body - 1,
+            ..Self::with_body(head, body, b"\"", Outcome::Reserved)
+        }
+    }
+
     /// A reply of `head` bytes, a body of so many, and `tail`.
     fn with_body(head: usize, body: usize, tail: &'static [u8], outcome: Outcome) -> Self {
         Self {

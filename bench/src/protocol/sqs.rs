@@ -61,24 +61,25 @@ pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker>
         }
     };
     let take = format!(r#"{{"QueueUrl":"{url}","MaxNumberOfMessages":{count}}}"#);
-    let take = request("ReceiveMessage", &take);
+    of(url, count, put, request("ReceiveMessage", &take))
+}
+
+/// A speaker of these requests, whose replies have `count` messages.
+fn of(url: String, count: usize, put: Vec<u8>, take: Vec<u8>) -> Box<dyn Speaker> {
     let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, count, ask, input, out);
     speaker(fixed(put), take, read)
 }
 
 /// Makes a queue, which may be there, where others put; it takes none.
 pub(crate) fn maker(queue: &str) -> Box<dyn Speaker> {
-    let read = |ask, input: &[u8], out: &mut Vec<u8>| read("", 1, ask, input, out);
-    speaker(fixed(create(queue)), Vec::new(), read)
+    of(String::new(), 1, create(queue), Vec::new())
 }
 
 /// Takes one message at a time of a queue that is there, for which it waits; it puts none.
 pub(crate) fn poller(queue: &str) -> Box<dyn Speaker> {
     let url = url(queue);
     let take = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":{POLL_S}}}"#);
-    let take = request("ReceiveMessage", &take);
-    let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, 1, ask, input, out);
-    speaker(fixed(Vec::new()), take, read)
+    of(url, 1, Vec::new(), request("ReceiveMessage", &take))
 }
 
 fn request(action: &str, body: &str) -> Vec<u8> {
@@ -150,13 +151,7 @@ fn read(url: &str, count: usize, ask: ClientRequest, input: &[u8], out: &mut Vec
         return Ok(Some(ReplyHead::line(end, Outcome::Empty)));
     };
     out.extend_from_slice(&settle(url, count, body)?);
-    Ok(Some(ReplyHead {
-        head: head + at,
-        body: message.len(),
-        tail: b"\"",
-        rest: body.len() - at - message.len() - 1,
-        outcome: Outcome::Reserved,
-    }))
+    Ok(Some(ReplyHead::reserved(head + at, message.len(), end)))
 }
 
 /// Where the text of a member begins, and the text; spaces may be before it.
