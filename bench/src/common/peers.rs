@@ -172,7 +172,7 @@ pub(crate) fn commit(root: &Path) -> Option<String> {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let commit = git("rev-parse --short=12 HEAD").filter(|text| !text.is_empty())?;
-    let changed = git("status --porcelain -- crates bench/src Cargo.lock");
+    let changed = git("status --porcelain -- crates bench :!bench/results Cargo.lock");
     let changed = changed.is_some_and(|text| !text.is_empty());
     Some(commit + if changed { " and changes" } else { "" })
 }
