@@ -184,7 +184,7 @@ impl Args {
 impl Lab {
     fn start(fleet: Fleet, time: Duration) -> Result<Self> {
         let owner = fleet.owner()?;
-        let port = fleet.server_of(owner);
+        let port = fleet.ports[owner];
         let (mut log, mut bare) = (Bare::connect(port, LOG)?, Bare::connect(port, BARE)?);
         bare.create()?;
         let leader = log.info()?["cluster"]["leader"].clone();
