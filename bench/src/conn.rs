@@ -36,6 +36,9 @@ pub(crate) struct Conn {
     body: Arc<[u8]>,
     out: Vec<u8>,
     sent: usize,
+    token: Token,
+    /// Set when the socket took less than there was: from then on room to write is an event.
+    watches_writable: bool,
     /// The start of a reply whose head is not whole.
     partial: Vec<u8>,
     flights: VecDeque<Flight>,
@@ -55,6 +58,8 @@ impl Conn {
             body,
             out: Vec::new(),
             sent: 0,
+            token: Token(0),
+            watches_writable: false,
             partial: Vec::new(),
             flights: VecDeque::new(),
             coming: None,
@@ -64,6 +69,7 @@ impl Conn {
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> Result<()> {
+        self.token = token;
         let registered = self.stream.register(registry, token);
         registered.context("cannot watch a connection")
     }
@@ -111,12 +117,18 @@ impl Conn {
     ///
     /// # Errors
     /// The connection is broken.
-    pub(crate) fn flush(&mut self, records: &mut Scratch) -> Result<()> {
+    pub(crate) fn flush(&mut self, registry: &Registry, records: &mut Scratch) -> Result<()> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..], records) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !std::mem::replace(&mut self.watches_writable, true) {
+                        let watched = self.stream.watch_writable(registry, self.token);
+                        watched.context("cannot watch a connection")?;
+                    }
+                    return Ok(());
+                }
                 Err(error) => return Err(error).context("cannot send"),
             }
         }

@@ -212,7 +212,7 @@ impl Line {
     fn ask(&mut self, at: usize, ask: ClientRequest) -> Result<()> {
         let conn = &mut self.conns[at];
         conn.ask(ask, 0);
-        conn.flush(&mut self.records)
+        conn.flush(self.poll.registry(), &mut self.records)
     }
 
     /// Puts on the first connection, and waits for the reply.
@@ -250,7 +250,7 @@ impl Line {
             if again {
                 conn.ask(ClientRequest::Take, 0);
             }
-            conn.flush(&mut self.records)?;
+            conn.flush(self.poll.registry(), &mut self.records)?;
         }
         Ok(heard)
     }

@@ -93,9 +93,14 @@ impl Stream {
         }
     }
 
-    /// Says when there is something to read, and when there is room to write again.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut self.socket, token, Interest::READABLE)
+    }
+
+    /// Watches for room to write too. Of a unix socket that costs a wake-up for each read of the
+    /// server.
+    pub(crate) fn watch_writable(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut self.socket, token, interest)
+        registry.reregister(&mut self.socket, token, interest)
     }
 }

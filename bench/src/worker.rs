@@ -172,7 +172,7 @@ impl Worker {
                     self.receive(at, &mut buffer)?;
                 }
                 if event.is_writable() {
-                    self.conns[at].flush(&mut self.records)?;
+                    self.conns[at].flush(self.poll.registry(), &mut self.records)?;
                 }
             }
             if self.published.elapsed() >= PUBLISH {
@@ -212,7 +212,7 @@ impl Worker {
             let owed = self.mix.owed(conn.requested);
             conn.clean_up(owed);
             self.in_flight += owed;
-            conn.flush(&mut self.records)?;
+            conn.flush(self.poll.registry(), &mut self.records)?;
         }
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Worker {
                 self.ask(at, now);
             }
         }
-        self.conns[at].flush(&mut self.records)
+        self.conns[at].flush(self.poll.registry(), &mut self.records)
     }
 
     /// Fixed rate: sends what is due, each over the connection that has had
@@ -252,7 +252,7 @@ impl Worker {
         touched.sort_unstable();
         touched.dedup();
         for at in touched {
-            self.conns[at].flush(&mut self.records)?;
+            self.conns[at].flush(self.poll.registry(), &mut self.records)?;
         }
         let next = pace.next_at();
         if let Some(next) = next.filter(|_| !self.row.is_empty()) {
@@ -299,7 +299,7 @@ impl Worker {
             self.row.push_back(at);
         }
         // A settle may have been written.
-        self.conns[at].flush(&mut self.records)
+        self.conns[at].flush(self.poll.registry(), &mut self.records)
     }
 
     /// Shows others what was found since the last time.
