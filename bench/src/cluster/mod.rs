@@ -115,7 +115,7 @@ struct Turn {
 /// A number of a turn: its name, how it is shown, and where it is.
 type Column = (&'static str, Show, fn(&Turn) -> f64);
 
-const COLUMNS: [Column; 10] = [
+static COLUMNS: [Column; 10] = [
     ("requests/s", count, |turn| turn.rate),
     ("p50", us, |turn| turn.p50_us),
     ("entries/s", whole, |turn| turn.entries),
