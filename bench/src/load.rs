@@ -379,8 +379,8 @@ fn report(found: &LoadResults) -> Report {
     }
 }
 
-/// Files a load may have open beside its connections.
-const OTHER_FILES: u64 = 64;
+/// Files a load may have open beside its connections: two of each thread, and some.
+const OTHER_FILES: u64 = 192;
 
 /// How many connections this process may have open at most, if that is limited.
 pub fn connections_max() -> Option<usize> {

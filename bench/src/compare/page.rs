@@ -35,7 +35,8 @@ pub(crate) fn part(found: &Found, ran: &Ran) -> String {
     let (turns, seconds, quintet) = (ran.turns, ran.seconds, &ran.quintet);
     let machine = ran.machine.describe();
     format!(
-        "{tables}\n{figures}\n{turns} turns of {seconds} s each; {machine}. Quintet at {quintet}.{short}\n"
+        "{tables}\n{figures}\n{turns} turns of {seconds} s each; {machine}. Quintet at \
+         {quintet}.{short}\n"
     )
 }
 
