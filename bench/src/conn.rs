@@ -31,7 +31,7 @@ pub(crate) struct Landed {
 
 pub(crate) struct Conn {
     stream: Stream,
-    speaker: Box<dyn Speaker>,
+    speaker: Speaker,
     /// Every message is this one.
     body: Arc<[u8]>,
     out: Vec<u8>,
@@ -51,7 +51,7 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(stream: Stream, speaker: Box<dyn Speaker>, body: Arc<[u8]>) -> Self {
+    pub(crate) fn new(stream: Stream, speaker: Speaker, body: Arc<[u8]>) -> Self {
         Self {
             stream,
             speaker,
@@ -86,7 +86,7 @@ impl Conn {
     }
 
     /// From now on it speaks as this one.
-    pub(crate) fn speak_as(&mut self, speaker: Box<dyn Speaker>) {
+    pub(crate) fn speak_as(&mut self, speaker: Speaker) {
         self.speaker = speaker;
     }
 

@@ -202,7 +202,7 @@ impl Line {
         })
     }
 
-    fn add(&mut self, stream: Stream, speaker: Box<dyn Speaker>, body: &Arc<[u8]>) -> Result<()> {
+    fn add(&mut self, stream: Stream, speaker: Speaker, body: &Arc<[u8]>) -> Result<()> {
         let mut conn = Conn::new(stream, speaker, Arc::clone(body));
         conn.register(self.poll.registry(), Token(self.conns.len()))?;
         self.conns.push(conn);

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ClientRequest::{Put, Settle, Take};
 use super::Outcome::{Done, Empty, Reserved};
-use super::{
-    ClientRequest, Greeting, Protocol, Reading, by_line, fixed, framed, number, speaker, welcome,
-};
+use super::{ClientRequest, Protocol, Reading, by_line, fixed, framed, number, speaker, welcome};
 
 /// Every connection works on the tube `default`, as a stock worker does.
 pub(super) const DEFAULT_TUBE: Protocol = Protocol {
@@ -33,11 +31,9 @@ pub(super) const PRIORITIES: Protocol = Protocol {
             write!(out, "put {}", next(&mut random) % PRIORITY_COUNT).ok();
             out.extend_from_slice(&tail);
         };
-        Box::new(Greeting {
-            bytes: format!("use {queue}\r\nwatch {queue}\r\nignore default\r\n").into_bytes(),
-            welcome: Some(|input| welcome(input, &WELCOME)),
-            speaker: speaker(put, TAKE.to_vec(), read),
-        })
+        let greeting = format!("use {queue}\r\nwatch {queue}\r\nignore default\r\n");
+        let speaker = speaker(put, TAKE.to_vec(), read);
+        speaker.greeted(greeting.into_bytes(), |input| welcome(input, &WELCOME))
     },
 };
 

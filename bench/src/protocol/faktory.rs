@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::bail;
 
 use super::{
-    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, line, number, shown, speaker,
-    welcome,
+    ClientRequest, Outcome, Protocol, Reading, ReplyHead, line, number, shown, speaker, welcome,
 };
 
 pub(super) const PROTOCOL: Protocol = Protocol {
@@ -32,11 +31,8 @@ pub(super) const PROTOCOL: Protocol = Protocol {
             out.extend_from_slice(b"\"]}\r\n");
         };
         let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(ask, input, len, out);
-        Box::new(Greeting {
-            bytes: b"HELLO {\"v\":2}\r\n".to_vec(),
-            welcome: Some(|input| welcome(input, &WELCOME)),
-            speaker: speaker(put, take, read),
-        })
+        let hello = b"HELLO {\"v\":2}\r\n".to_vec();
+        speaker(put, take, read).greeted(hello, |input| welcome(input, &WELCOME))
     },
 };
 

@@ -37,7 +37,7 @@ pub struct Protocol {
     pub port: u16,
     /// The state of one connection that works on `queue` with bodies `body`. Only `http` gives
     /// messages keys.
-    pub open: fn(queue: &str, body: &[u8], keys: Option<Keys>) -> Box<dyn Speaker>,
+    pub open: fn(queue: &str, body: &[u8], keys: Option<Keys>) -> Speaker,
 }
 
 impl Protocol {
@@ -121,42 +121,58 @@ impl ReplyHead {
 /// The head of a reply, or `None` until all of it is there.
 type Reading = Result<Option<ReplyHead>>;
 
+/// Length of the server's greeting, if all of it is there.
+type Welcome = fn(&[u8]) -> Result<Option<usize>>;
+/// Appends a put.
+type Put = dyn FnMut(&mut Vec<u8>) + Send;
+/// [`Speaker::read`].
+type Read = dyn FnMut(ClientRequest, &[u8], &mut Vec<u8>) -> Reading + Send;
+
 /// One connection's half of a conversation.
-pub trait Speaker: Send {
-    /// Appends the bytes of a put or a take to `out`.
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>);
-
-    /// Reads the head of the reply to `ask` at the start of `input`; `None`
-    /// until all of it is there. May append a settle to `out`.
-    ///
-    /// # Errors
-    /// The reply is none that a working server gives.
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading;
-}
-
-/// A speaker of these parts.
-struct Simple<P, R> {
-    /// Appends a put.
-    put: P,
+pub struct Speaker {
+    /// Sent before the first request; empty once it went.
+    greeting: Vec<u8>,
+    /// Length of its answers, as [`welcome`]; `None` once they came.
+    welcome: Option<Welcome>,
+    put: Box<Put>,
     take: Vec<u8>,
-    /// [`Speaker::read`].
-    read: R,
+    read: Box<Read>,
 }
 
-impl<P, R> Speaker for Simple<P, R>
-where
-    P: FnMut(&mut Vec<u8>) + Send,
-    R: FnMut(ClientRequest, &[u8], &mut Vec<u8>) -> Reading + Send,
-{
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+impl Speaker {
+    /// Appends the bytes of a put or a take to `out`.
+    pub fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        out.append(&mut self.greeting);
         match ask == ClientRequest::Put {
             true => (self.put)(out),
             false => out.extend_from_slice(&self.take),
         }
     }
 
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        (self.read)(ask, input, out)
+    /// Reads the head of the reply to `ask` at the start of `input`; `None`
+    /// until all of it is there. May append a settle to `out`.
+    ///
+    /// # Errors
+    /// The reply is none that a working server gives.
+    pub fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+        let Some(used) = self.welcome.map_or(Ok(Some(0)), |welcome| welcome(input))? else {
+            return Ok(None);
+        };
+        let Some(reply) = (self.read)(ask, &input[used..], out)? else {
+            return Ok(None);
+        };
+        self.welcome = None;
+        let head = used + reply.head;
+        Ok(Some(ReplyHead { head, ..reply }))
+    }
+
+    /// The same, with a greeting before its first request.
+    fn greeted(self, greeting: Vec<u8>, welcome: Welcome) -> Self {
+        Self {
+            greeting,
+            welcome: Some(welcome),
+            ..self
+        }
     }
 }
 
@@ -165,44 +181,19 @@ fn speaker(
     put: impl FnMut(&mut Vec<u8>) + Send + 'static,
     take: Vec<u8>,
     read: impl FnMut(ClientRequest, &[u8], &mut Vec<u8>) -> Reading + Send + 'static,
-) -> Box<dyn Speaker> {
-    Box::new(Simple { put, take, read })
+) -> Speaker {
+    Speaker {
+        greeting: Vec::new(),
+        welcome: None,
+        put: Box::new(put),
+        take,
+        read: Box::new(read),
+    }
 }
 
 /// A put that is always the same bytes.
 fn fixed(put: Vec<u8>) -> impl FnMut(&mut Vec<u8>) + Send + 'static {
     move |out: &mut Vec<u8>| out.extend_from_slice(&put)
-}
-
-/// Length of the server's greeting, if all of it is there.
-type Welcome = fn(&[u8]) -> Result<Option<usize>>;
-
-/// A speaker that sends a greeting before the first request.
-struct Greeting {
-    /// Empty once it went.
-    bytes: Vec<u8>,
-    /// Length of its answers, as [`welcome`]; `None` once they came.
-    welcome: Option<Welcome>,
-    speaker: Box<dyn Speaker>,
-}
-
-impl Speaker for Greeting {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        out.append(&mut self.bytes);
-        self.speaker.ask(ask, out);
-    }
-
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        let Some(used) = self.welcome.map_or(Ok(Some(0)), |welcome| welcome(input))? else {
-            return Ok(None);
-        };
-        let Some(reply) = self.speaker.read(ask, &input[used..], out)? else {
-            return Ok(None);
-        };
-        self.welcome = None;
-        let head = used + reply.head;
-        Ok(Some(ReplyHead { head, ..reply }))
-    }
 }
 
 /// The keys of one connection's messages: all of so many, in turn.

@@ -8,9 +8,7 @@ use anyhow::{Result, bail, ensure};
 use memchr::memmem;
 
 use super::http::{member, whole};
-use super::{
-    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, Speaker, fixed, shown, speaker,
-};
+use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, fixed, shown, speaker};
 
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
@@ -26,15 +24,11 @@ pub(super) const TEN: Protocol = Protocol {
 };
 
 /// Makes the queue first, which may be there.
-fn with_queue(queue: &str, speaker: Box<dyn Speaker>) -> Box<dyn Speaker> {
-    Box::new(Greeting {
-        bytes: create(queue),
-        welcome: Some(|input| match whole(input)? {
-            None => Ok(None),
-            Some((200, head, body)) => Ok(Some(head + body.len())),
-            Some(_) => bail!("no queue: {}", shown(input)),
-        }),
-        speaker,
+fn with_queue(queue: &str, speaker: Speaker) -> Speaker {
+    speaker.greeted(create(queue), |input| match whole(input)? {
+        None => Ok(None),
+        Some((200, head, body)) => Ok(Some(head + body.len())),
+        Some(_) => bail!("no queue: {}", shown(input)),
     })
 }
 
@@ -47,7 +41,7 @@ fn url(queue: &str) -> String {
 }
 
 /// Takes and puts `count` messages at once, of a queue that is there.
-pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
+pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Speaker {
     let url = url(queue);
     let body = String::from_utf8_lossy(body);
     let put = match count {
@@ -65,18 +59,18 @@ pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker>
 }
 
 /// A speaker of these requests, whose replies have `count` messages.
-fn of(url: String, count: usize, put: Vec<u8>, take: Vec<u8>) -> Box<dyn Speaker> {
+fn of(url: String, count: usize, put: Vec<u8>, take: Vec<u8>) -> Speaker {
     let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, count, ask, input, out);
     speaker(fixed(put), take, read)
 }
 
 /// Makes a queue, which may be there, where others put; it takes none.
-pub(crate) fn maker(queue: &str) -> Box<dyn Speaker> {
+pub(crate) fn maker(queue: &str) -> Speaker {
     of(String::new(), 1, create(queue), Vec::new())
 }
 
 /// Takes one message at a time of a queue that is there, for which it waits; it puts none.
-pub(crate) fn poller(queue: &str) -> Box<dyn Speaker> {
+pub(crate) fn poller(queue: &str) -> Speaker {
     let url = url(queue);
     let take = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":{POLL_S}}}"#);
     of(url, 1, Vec::new(), request("ReceiveMessage", &take))
