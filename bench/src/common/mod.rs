@@ -46,15 +46,11 @@ pub(crate) struct Common {
     /// Print what was found and write no file.
     #[arg(long)]
     pub(crate) print: bool,
-    /// The quintet binary.
-    #[arg(long, value_name = "FILE", default_value = "target/release/quintet")]
-    quintet: PathBuf,
+    #[command(flatten)]
+    ground: Ground,
     /// Root of the sources, with bench/results.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
-    /// Where the servers write; on the disk that is to be measured.
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
-    scratch: PathBuf,
 }
 
 /// How it was measured.
@@ -193,7 +189,7 @@ impl Common {
             let (name, _) = named;
             let start = Instant::now();
             // A disk may be slower by now.
-            ran.sync = SyncTimes::measure(&self.scratch)?;
+            ran.sync = SyncTimes::measure(&self.ground.scratch)?;
             let found = match run(at) {
                 Ok(found) => found,
                 Err(error) => {
@@ -225,17 +221,15 @@ impl Common {
     /// # Errors
     /// It cannot be made, or a binary is not there.
     pub(crate) fn ground(&self, against: Option<PathBuf>) -> Result<Ground> {
-        let (quintet, scratch) = (self.quintet.clone(), self.scratch.clone());
-        fs::create_dir_all(&scratch)
+        let mut ground = self.ground.clone();
+        ground.against = against;
+        let scratch = &ground.scratch;
+        fs::create_dir_all(scratch)
             .with_context(|| format!("cannot make {}", scratch.display()))?;
-        for binary in [&quintet].into_iter().chain(&against) {
+        for binary in [&ground.quintet].into_iter().chain(&ground.against) {
             ensure!(binary.is_file(), "no file {}", binary.display());
         }
-        Ok(Ground {
-            quintet,
-            against,
-            scratch,
-        })
+        Ok(ground)
     }
 
     /// Says how it is measured, and measures how long the disk takes to sync.
@@ -244,12 +238,12 @@ impl Common {
     /// The disk cannot be written to.
     pub(crate) fn ran(&self) -> Result<Ran> {
         let ran = Ran {
-            machine: Machine::here(&self.scratch),
+            machine: Machine::here(&self.ground.scratch),
             turns: self.turns,
             seconds: self.seconds,
             quintet: peers::commit(&self.root).unwrap_or_else(|| "an unknown commit".to_owned()),
             short: self.turns < FEWEST.0 || self.seconds < FEWEST.1,
-            sync: SyncTimes::measure(&self.scratch)?,
+            sync: SyncTimes::measure(&self.ground.scratch)?,
         };
         println!("{}; Quintet at {}", ran.machine.describe(), ran.quintet);
         println!("{}", ran.sync.describe());

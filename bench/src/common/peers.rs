@@ -21,12 +21,16 @@ const MESSAGES: &str = "messages";
 const LAST_LINES: usize = 5;
 
 /// Requirements for the start of servers.
+#[derive(Clone, clap::Args)]
 pub(crate) struct Ground {
     /// The quintet binary.
+    #[arg(long, value_name = "FILE", default_value = "target/release/quintet")]
     pub(crate) quintet: PathBuf,
     /// The one that it is compared with.
+    #[arg(skip)]
     pub(crate) against: Option<PathBuf>,
-    /// Directories of servers are made here.
+    /// Where the servers write; on the disk that is to be measured.
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
     pub(crate) scratch: PathBuf,
 }
 
