@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::load::Load;
@@ -104,9 +104,8 @@ impl Args {
             None => Target::local(self.load.protocol.port),
         };
         let secret = self.tls || host.is_some();
-        if !secret && (self.ca.is_some() || self.cert.is_some()) {
-            bail!("--ca and --cert need --tls");
-        }
+        let files = self.ca.is_some() || self.cert.is_some();
+        ensure!(secret || !files, "--ca and --cert need --tls");
         let shown = self.cert.clone().zip(self.key.clone());
         let name = host.or(supplied.filter(|text| text.contains(':')));
         let tls = || Tls::new(name.unwrap_or("localhost"), self.ca.clone(), shown);

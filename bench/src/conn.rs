@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use mio::{Registry, Token};
 use quintet_tls::Scratch;
 
@@ -21,8 +21,8 @@ struct Flight {
 
 /// A reply that came.
 pub(crate) struct Landed {
-    /// Put or take: a settle ends its take.
-    pub(crate) ask: ClientRequest,
+    /// Otherwise a take; a settle ends its take.
+    pub(crate) is_put: bool,
     pub(crate) empty: bool,
     /// When its request was meant to leave, nanoseconds since the start;
     /// `None`: it is not part of the load.
@@ -31,12 +31,13 @@ pub(crate) struct Landed {
 
 pub(crate) struct Conn {
     stream: Stream,
-    token: Token,
-    speaker: Box<dyn Speaker>,
+    speaker: Speaker,
     /// Every message is this one.
     body: Arc<[u8]>,
     out: Vec<u8>,
     sent: usize,
+    token: Token,
+    /// Set when the socket took less than there was: from then on room to write is an event.
     watches_writable: bool,
     /// The start of a reply whose head is not whole.
     partial: Vec<u8>,
@@ -50,19 +51,14 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(
-        stream: Stream,
-        token: Token,
-        speaker: Box<dyn Speaker>,
-        body: Arc<[u8]>,
-    ) -> Self {
+    pub(crate) fn new(stream: Stream, speaker: Speaker, body: Arc<[u8]>) -> Self {
         Self {
             stream,
-            token,
             speaker,
             body,
             out: Vec::new(),
             sent: 0,
+            token: Token(0),
             watches_writable: false,
             partial: Vec::new(),
             flights: VecDeque::new(),
@@ -72,8 +68,9 @@ impl Conn {
         }
     }
 
-    pub(crate) fn register(&mut self, registry: &Registry) -> Result<()> {
-        let registered = self.stream.register(registry, self.token);
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> Result<()> {
+        self.token = token;
+        let registered = self.stream.register(registry, token);
         registered.context("cannot watch a connection")
     }
 
@@ -89,7 +86,7 @@ impl Conn {
     }
 
     /// From now on it speaks as this one.
-    pub(crate) fn speak_as(&mut self, speaker: Box<dyn Speaker>) {
+    pub(crate) fn speak_as(&mut self, speaker: Speaker) {
         self.speaker = speaker;
     }
 
@@ -116,7 +113,7 @@ impl Conn {
         self.flights.push_back(Flight { ask, from });
     }
 
-    /// Sends what the socket takes.
+    /// Sends what the socket takes. The rest goes when it is writable.
     ///
     /// # Errors
     /// The connection is broken.
@@ -126,22 +123,17 @@ impl Conn {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return self.watch_writable(registry, true);
+                    if !std::mem::replace(&mut self.watches_writable, true) {
+                        let watched = self.stream.watch_writable(registry, self.token);
+                        watched.context("cannot watch a connection")?;
+                    }
+                    return Ok(());
                 }
                 Err(error) => return Err(error).context("cannot send"),
             }
         }
         self.out.clear();
         self.sent = 0;
-        self.watch_writable(registry, false)
-    }
-
-    fn watch_writable(&mut self, registry: &Registry, watch: bool) -> Result<()> {
-        if self.watches_writable != watch {
-            self.watches_writable = watch;
-            let watched = self.stream.watch_writable(registry, self.token, watch);
-            watched.context("cannot watch a connection")?;
-        }
         Ok(())
     }
 
@@ -210,25 +202,21 @@ impl Conn {
                 return Ok(at);
             };
             let has_body = flight.ask == ClientRequest::Take && reply.outcome != Outcome::Empty;
-            if has_body && reply.body != self.body.len() {
-                bail!(
-                    "a message of {} bytes, not {}: the queue held others before",
-                    reply.body,
-                    self.body.len()
-                );
-            }
+            let (got, wanted) = (reply.body, self.body.len());
+            ensure!(
+                !has_body || got == wanted,
+                "a message of {got} bytes, not {wanted}: the queue held others before"
+            );
             // What came with the head is compared; of a message that comes in
             // many reads, the rest is only counted.
             let (body, tail) = (&rest[reply.head..], reply.tail);
             let here = body.len().min(reply.body);
-            if body[..here] != self.body[..here] {
-                bail!("a message differs from the put one");
-            }
+            let as_put = body[..here] == self.body[..here];
+            ensure!(as_put, "a message differs from the put one");
             let after = &body[here..];
             let same = after.len().min(tail.len());
-            if here == reply.body && after[..same] != tail[..same] {
-                bail!("a reply ends wrongly");
-            }
+            let ends = here < reply.body || after[..same] == tail[..same];
+            ensure!(ends, "a reply ends wrongly");
             at += reply.head;
             self.coming = Some((reply.outcome, reply.body + tail.len() + reply.rest));
         }
@@ -247,19 +235,18 @@ impl Conn {
             Outcome::Done => false,
             Outcome::Empty => true,
         };
-        let ask = match ask {
-            ClientRequest::Put => ask,
-            ClientRequest::Take | ClientRequest::Settle => ClientRequest::Take,
-        };
-        landed(Landed { ask, empty, from });
+        let is_put = ask == ClientRequest::Put;
+        landed(Landed {
+            is_put,
+            empty,
+            from,
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use mio::Token;
 
     use super::Conn;
     use crate::protocol::{ClientRequest, Protocol};
@@ -269,20 +256,16 @@ mod tests {
         let (here, _) = std::os::unix::net::UnixStream::pair().unwrap();
         let stream = Stream::of(std::os::fd::OwnedFd::from(here).into(), None).unwrap();
         let body: Arc<[u8]> = Arc::from(&b"abc"[..]);
-        let speaker = (Protocol::named(protocol).unwrap().open)("q", &body);
-        Conn::new(stream, Token(0), speaker, body)
+        let speaker = (Protocol::named(protocol).unwrap().open)("q", &body, None);
+        Conn::new(stream, speaker, body)
     }
 
     /// Feeds `input` in pieces of `size` bytes; answers what landed.
-    fn feed(
-        conn: &mut Conn,
-        input: &[u8],
-        size: usize,
-    ) -> anyhow::Result<Vec<(ClientRequest, bool, u64)>> {
+    fn feed(conn: &mut Conn, input: &[u8], size: usize) -> anyhow::Result<Vec<(bool, bool, u64)>> {
         let mut found = Vec::new();
         for piece in input.chunks(size) {
             conn.take_in(piece, &mut |l| {
-                found.push((l.ask, l.empty, l.from.unwrap_or(0)))
+                found.push((l.is_put, l.empty, l.from.unwrap_or(0)))
             })?;
         }
         Ok(found)
@@ -297,15 +280,8 @@ mod tests {
             conn.ask(ClientRequest::Take, 2);
             conn.ask(ClientRequest::Take, 3);
             let found = feed(&mut conn, input, size).unwrap();
-            let take = ClientRequest::Take;
-            assert_eq!(
-                found,
-                [
-                    (ClientRequest::Put, false, 1),
-                    (take, false, 2),
-                    (take, true, 3)
-                ]
-            );
+            let expected = [(true, false, 1), (false, false, 2), (false, true, 3)];
+            assert_eq!(found, expected);
             assert_eq!(conn.in_flight(), 0);
         }
     }
@@ -316,10 +292,10 @@ mod tests {
         conn.ask(ClientRequest::Take, 1);
         conn.ask(ClientRequest::Put, 2);
         let found = feed(&mut conn, b"RESERVED 9 3\r\nabc\r\nINSERTED 10\r\n", 5).unwrap();
-        assert_eq!(found, [(ClientRequest::Put, false, 2)]);
+        assert_eq!(found, [(true, false, 2)]);
         assert!(conn.out.ends_with(b"delete 9\r\n"));
         let found = feed(&mut conn, b"DELETED\r\n", 4).unwrap();
-        assert_eq!(found, [(ClientRequest::Take, false, 1)]);
+        assert_eq!(found, [(false, false, 1)]);
     }
 
     #[test]

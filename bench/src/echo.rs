@@ -82,23 +82,22 @@ pub fn serve(listener: std::net::TcpListener, synced: Option<&Path>) -> Result<(
     poll.registry()
         .register(&mut listener, LISTENER, Interest::READABLE)?;
     let mut events = Events::with_capacity(1024);
+    // The slots of connections that are over stay empty.
     let mut conns: Vec<Option<Conn>> = Vec::new();
-    let mut free: Vec<usize> = Vec::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {
         // With a batch open only what is ready already joins it.
         let open = batch
             .as_ref()
             .is_some_and(|batch| !batch.requested.is_empty());
-        let wait = open.then_some(Duration::ZERO);
-        if let Err(error) = poll.poll(&mut events, wait)
+        if let Err(error) = poll.poll(&mut events, open.then_some(Duration::ZERO))
             && error.kind() != ErrorKind::Interrupted
         {
             return Err(error).context("cannot wait for connections");
         }
-        if events.is_empty()
+        if open
+            && events.is_empty()
             && let Some(batch) = &mut batch
-            && !batch.requested.is_empty()
         {
             batch.sync()?;
             for slot in batch.requested.drain(..) {
@@ -106,61 +105,62 @@ pub fn serve(listener: std::net::TcpListener, synced: Option<&Path>) -> Result<(
                     && conn.send().is_none()
                 {
                     conns[slot] = None;
-                    free.push(slot);
                 }
             }
-            continue;
         }
         for event in &events {
+            let Token(slot) = event.token();
             if event.token() == LISTENER {
                 while let Ok((mut stream, _)) = listener.accept() {
-                    let slot = free.pop().unwrap_or(conns.len());
                     let interest = Interest::READABLE | Interest::WRITABLE;
-                    let registered = poll.registry().register(&mut stream, Token(slot), interest);
-                    if stream.set_nodelay(true).and(registered).is_err() {
-                        continue;
+                    let token = Token(conns.len());
+                    let registered = poll.registry().register(&mut stream, token, interest);
+                    if stream.set_nodelay(true).and(registered).is_ok() {
+                        let rest = Vec::new();
+                        conns.push(Some(Conn { stream, rest }));
                     }
-                    let rest = Vec::new();
-                    if slot == conns.len() {
-                        conns.push(None);
-                    }
-                    conns[slot] = Some(Conn { stream, rest });
                 }
-                continue;
-            }
-            let Token(slot) = event.token();
-            let Some(conn) = &mut conns[slot] else {
-                continue;
-            };
-            let lives = match &mut batch {
-                None => conn.echo(&mut buffer),
-                Some(batch) => conn.collect(&mut buffer, slot, batch),
-            };
-            if lives.is_none() {
+            } else if let Some(conn) = &mut conns[slot]
+                && conn.serve(&mut buffer, slot, batch.as_mut()).is_none()
+            {
                 conns[slot] = None;
-                free.push(slot);
             }
         }
     }
 }
 
 impl Conn {
-    /// Reads what there is into the batch. `None` when the connection is over.
-    fn collect(&mut self, buffer: &mut [u8], slot: usize, batch: &mut Batch) -> Option<()> {
-        // What the socket did not take waits for nothing more.
-        if !self.rest.is_empty() && !batch.requested.contains(&slot) {
-            self.send()?;
-        }
+    /// Reads what there is, and answers it or adds it to the batch. `None` when the connection is
+    /// over.
+    fn serve(
+        &mut self,
+        buffer: &mut [u8],
+        slot: usize,
+        mut batch: Option<&mut Batch>,
+    ) -> Option<()> {
         loop {
+            let waits = |batch: &&mut Batch| batch.requested.contains(&slot);
+            if !self.rest.is_empty() && !batch.as_ref().is_some_and(waits) {
+                self.send()?;
+                if batch.is_none() && !self.rest.is_empty() {
+                    return Some(());
+                }
+            }
             let count = self.read(buffer)?;
             if count == 0 {
                 return Some(());
             }
-            batch.bytes.extend_from_slice(&buffer[..count]);
             self.rest.extend_from_slice(&buffer[..count]);
-            if batch.requested.last() != Some(&slot) {
-                batch.requested.push(slot);
+            match &mut batch {
+                None => self.send()?,
+                Some(batch) => {
+                    batch.bytes.extend_from_slice(&buffer[..count]);
+                    if batch.requested.last() != Some(&slot) {
+                        batch.requested.push(slot);
+                    }
+                }
             }
+            // A read that did not fill the buffer emptied the socket.
             if count < buffer.len() {
                 return Some(());
             }
@@ -187,29 +187,5 @@ impl Conn {
             }
         }
         Some(())
-    }
-
-    /// `None` when the connection is over.
-    fn echo(&mut self, buffer: &mut [u8]) -> Option<()> {
-        loop {
-            self.send()?;
-            if !self.rest.is_empty() {
-                return Some(());
-            }
-            let count = self.read(buffer)?;
-            if count == 0 {
-                return Some(());
-            }
-            let sent = match self.stream.write(&buffer[..count]) {
-                Ok(sent) => sent,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-                Err(_) => return None,
-            };
-            self.rest.extend_from_slice(&buffer[sent..count]);
-            // A read that did not fill the buffer emptied the socket.
-            if self.rest.is_empty() && count < buffer.len() {
-                return Some(());
-            }
-        }
     }
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser as _;
-use mio::Token;
 use serde_json::{Value, json};
 
 use crate::conn::Conn;
@@ -19,7 +18,7 @@ use crate::stream::Stream;
 use crate::target::Target;
 use crate::tls::{Openers, Tls};
 use crate::units;
-use crate::worker::{LoadResults, SILENCE, Work, Worker, lock};
+use crate::worker::{LoadResults, SILENCE, Worker, lock};
 
 /// Idle connections at most.
 const IDLE_MAX: usize = 100_000;
@@ -174,8 +173,7 @@ impl Load {
         let idle = (0..self.idle).map(|_| self.connect());
         let mut idle: Vec<Stream> = idle.collect::<Result<_>>()?;
         let found = Arc::<Mutex<LoadResults>>::default();
-        let workers = self.share_out(&found)?.into_iter().map(Worker::new);
-        let workers: Vec<Worker> = workers.collect::<Result<_>>()?;
+        let workers = self.share_out(&found)?;
         let openers = (self.openings > 0.0)
             .then(|| Openers::start(&self.target, self.tls.as_ref(), self.openings))
             .transpose()?;
@@ -218,8 +216,13 @@ impl Load {
         within("connections", self.connections, 1..=CONNECTIONS_MAX)?;
         within("idle connections", self.idle, 0..=IDLE_MAX)?;
         within("depth", self.depth, 1..=DEPTH_MAX)?;
-        let least = usize::from(self.protocol.name == "echo");
-        let most = match self.protocol.name {
+        let protocol = self.protocol.name;
+        ensure!(
+            self.keys.is_none() || protocol == "http",
+            "the protocol {protocol} does not support --keys: use --protocol http"
+        );
+        let least = usize::from(protocol == "echo");
+        let most = match protocol {
             "pinpriq" => pinpriq::PAYLOAD_MAX,
             _ => SIZE_MAX,
         };
@@ -228,25 +231,28 @@ impl Load {
         within("queues", self.queues.unwrap_or(1), 1..=CONNECTIONS_MAX)?;
         // One copy prepared, and up to a whole round on its way out.
         let buffers = (self.size + 128).saturating_mul((self.depth + 1) * self.connections);
-        if buffers > BUFFERS_MAX {
-            bail!("size x depth x connections would need {buffers} bytes; make one smaller");
-        }
+        ensure!(
+            buffers <= BUFFERS_MAX,
+            "size x depth x connections would need {buffers} bytes; make one smaller"
+        );
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-        if self.queue.len() > QUEUE_BYTES_MAX || !self.queue.bytes().all(plain) {
-            bail!("a queue is named with letters, digits, - _ and ., {QUEUE_BYTES_MAX} at most");
-        }
-        if self.time.is_zero() || self.time > TIME_MAX {
-            bail!("the time must be above zero and at most {TIME_MAX:?}");
-        }
-        if !(0.0..=RATE_MAX).contains(&self.openings) {
-            bail!("connections are opened {RATE_MAX} times a second at most");
-        }
-        if self
-            .rate
-            .is_some_and(|rate| !(rate > 0.0 && rate <= RATE_MAX))
-        {
-            bail!("the rate must be above zero and at most {RATE_MAX} a second");
-        }
+        ensure!(
+            self.queue.len() <= QUEUE_BYTES_MAX && self.queue.bytes().all(plain),
+            "a queue is named with letters, digits, - _ and ., {QUEUE_BYTES_MAX} at most"
+        );
+        ensure!(
+            !self.time.is_zero() && self.time <= TIME_MAX,
+            "the time must be above zero and at most {TIME_MAX:?}"
+        );
+        ensure!(
+            (0.0..=RATE_MAX).contains(&self.openings),
+            "connections are opened {RATE_MAX} times a second at most"
+        );
+        let rate = self.rate.unwrap_or(1.0);
+        ensure!(
+            rate > 0.0 && rate <= RATE_MAX,
+            "the rate must be above zero and at most {RATE_MAX} a second"
+        );
         Ok(())
     }
 
@@ -274,9 +280,11 @@ impl Load {
         first.count = Some(self.fill);
         first.time = FILL_TIME_MAX;
         let report = first.run(observe).context("while putting beforehand")?;
-        if report.puts < self.fill {
-            bail!("only {} messages could be put beforehand", report.puts);
-        }
+        let puts = report.puts;
+        ensure!(
+            puts >= self.fill,
+            "only {puts} messages could be put beforehand"
+        );
         Ok(())
     }
 
@@ -297,13 +305,13 @@ impl Load {
         })
     }
 
-    /// The work of each thread, with its connections open.
-    fn share_out(&self, found: &Arc<Mutex<LoadResults>>) -> Result<Vec<Work>> {
+    /// The threads to be, with their connections open.
+    fn share_out(&self, found: &Arc<Mutex<LoadResults>>) -> Result<Vec<Worker>> {
         let threads = self.threads.min(self.connections);
         let end = units::nanos(self.time);
         let body: Arc<[u8]> = body(self.size).into();
         let queues = self.queues.unwrap_or(self.connections);
-        let mut works = Vec::with_capacity(threads);
+        let mut workers = Vec::with_capacity(threads);
         for thread in 0..threads {
             let share = |of: u64| {
                 let (thread, threads) = (thread as u64, threads as u64);
@@ -313,32 +321,18 @@ impl Load {
             let mut conns = Vec::new();
             for number in (thread..self.connections).step_by(threads) {
                 let queue = format!("{}{:04}", self.queue, number % queues);
-                let mut speaker = (self.protocol.open)(&queue, &body);
-                if let Some(of) = self.keys
-                    && !speaker.give_keys(Keys::new(number as u64 * KEYS_APART, of))
-                {
-                    bail!(
-                        "the protocol {} does not support --keys: use --protocol http",
-                        self.protocol.name
-                    );
-                }
-                let token = Token(conns.len());
-                let body = Arc::clone(&body);
-                conns.push(Conn::new(self.connect()?, token, speaker, body));
+                let first = number as u64 * KEYS_APART;
+                let keys = self.keys.map(|of| Keys::new(first, of));
+                let speaker = (self.protocol.open)(&queue, &body, keys);
+                conns.push(Conn::new(self.connect()?, speaker, Arc::clone(&body)));
             }
-            works.push(Work {
-                conns,
-                depth: self.depth,
-                mix: self.mix,
-                count,
-                end,
-                pace: self
-                    .rate
-                    .map(|rate| Pace::new(rate, thread, threads, count, end)),
-                found: Arc::clone(found),
-            });
+            let pace = self.rate;
+            let pace = pace.map(|rate| Pace::new(rate, thread, threads, count, end));
+            let found = Arc::clone(found);
+            let worker = Worker::new(conns, self.depth, self.mix, count, end, pace, found)?;
+            workers.push(worker);
         }
-        Ok(works)
+        Ok(workers)
     }
 }
 
@@ -385,8 +379,8 @@ fn report(found: &LoadResults) -> Report {
     }
 }
 
-/// Files a load may have open beside its connections.
-const OTHER_FILES: u64 = 64;
+/// Files a load may have open beside its connections: two of each thread, and some.
+const OTHER_FILES: u64 = 192;
 
 /// How many connections this process may have open at most, if that is limited.
 pub fn connections_max() -> Option<usize> {

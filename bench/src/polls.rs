@@ -83,19 +83,33 @@ impl Polls {
     /// Those of a load's server.
     ///
     /// # Errors
-    /// The protocol has none.
+    /// They are not sensible, or the protocol has none. A server on another machine is refused
+    /// unless `remote` is set.
     pub(crate) fn new(load: Load, polls: usize, pid: Option<u32>) -> Result<Self> {
         let protocol = load.protocol.name;
         ensure!(
             protocol == "sqs",
             "--polls needs --protocol sqs, not {protocol}"
         );
+        load.check_target()?;
+        let queues = load.queues.unwrap_or(polls);
+        let sends = load.count.unwrap_or(SENDS);
+        within("polls", polls, 1..=CONNECTIONS_MAX)?;
+        within("queues", queues, 1..=polls)?;
+        let messages = usize::try_from(sends).unwrap_or(usize::MAX);
+        within("messages", messages, 1..=SENDS_MAX)?;
+        within("size", load.size, 1..=sqs::BODY_MAX)?;
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+        ensure!(
+            load.queue.len() <= 60 && load.queue.bytes().all(plain),
+            "a queue is named with letters, digits, - and _, 60 at most"
+        );
         Ok(Self {
-            polls,
-            queues: load.queues.unwrap_or(polls),
-            sends: load.count.unwrap_or(SENDS),
-            pid,
             load,
+            polls,
+            queues,
+            sends,
+            pid,
         })
     }
 
@@ -114,11 +128,8 @@ impl Polls {
     /// Runs it; `observe` is shown how it goes.
     ///
     /// # Errors
-    /// It is not a sensible one, the server cannot be reached, breaks a connection, answers
-    /// wrongly or falls silent. A server on another machine is refused unless `remote` is set,
-    /// before any byte is sent.
+    /// The server cannot be reached, breaks a connection, answers wrongly or falls silent.
     pub(crate) fn run(&self, observe: &mut dyn FnMut(Live)) -> Result<PollsReport> {
-        self.check()?;
         raise_file_limit(self.polls + 1);
         let body: Arc<[u8]> = body(self.load.size).into();
         let name = |number: usize| format!("{}{number:04}", self.load.queue);
@@ -175,21 +186,6 @@ impl Polls {
             wake: wakes.latency(),
         })
     }
-
-    fn check(&self) -> Result<()> {
-        self.load.check_target()?;
-        within("polls", self.polls, 1..=CONNECTIONS_MAX)?;
-        within("queues", self.queues, 1..=self.polls)?;
-        let sends = usize::try_from(self.sends).unwrap_or(usize::MAX);
-        within("messages", sends, 1..=SENDS_MAX)?;
-        within("size", self.load.size, 1..=sqs::BODY_MAX)?;
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-        ensure!(
-            self.load.queue.len() <= 60 && self.load.queue.bytes().all(plain),
-            "a queue is named with letters, digits, - and _, 60 at most"
-        );
-        Ok(())
-    }
 }
 
 /// A prime, so that queues come far apart and all in the end.
@@ -206,10 +202,9 @@ impl Line {
         })
     }
 
-    fn add(&mut self, stream: Stream, speaker: Box<dyn Speaker>, body: &Arc<[u8]>) -> Result<()> {
-        let token = Token(self.conns.len());
-        let mut conn = Conn::new(stream, token, speaker, Arc::clone(body));
-        conn.register(self.poll.registry())?;
+    fn add(&mut self, stream: Stream, speaker: Speaker, body: &Arc<[u8]>) -> Result<()> {
+        let mut conn = Conn::new(stream, speaker, Arc::clone(body));
+        conn.register(self.poll.registry(), Token(self.conns.len()))?;
         self.conns.push(conn);
         Ok(())
     }
@@ -243,7 +238,7 @@ impl Line {
             let (conn, renewed) = (&mut self.conns[event.token().0], &mut self.renewed);
             let mut again = false;
             conn.receive(&mut self.buffer, &mut self.records, &mut |landed| {
-                let is_put = landed.ask == ClientRequest::Put;
+                let is_put = landed.is_put;
                 again |= !is_put;
                 heard.put |= is_put;
                 heard.deleted |= !is_put && !landed.empty;

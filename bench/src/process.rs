@@ -38,6 +38,13 @@ impl Usage {
             ..memory
         })
     }
+
+    /// Takes in the memory of another look: the most of each kind, and of all at one time.
+    pub fn raise(&mut self, memory: Self) {
+        self.resident = self.resident.max(memory.resident);
+        self.anon = self.anon.max(memory.anon);
+        self.file = self.file.max(memory.file);
+    }
 }
 
 /// The memory in proc_pid_status(5); a process that has ended has no such lines.
@@ -82,6 +89,20 @@ mod tests {
         assert_eq!((found.anon, found.file), (2 << 20, 3 << 10));
         assert_eq!(found.resident, 9 << 10);
         assert!(memory("Name:\tgone\nState:\tZ (zombie)\n").is_none());
+    }
+
+    #[test]
+    fn a_peak_of_the_sum_is_of_one_moment() {
+        let mut peak = Usage::default();
+        for (anon, file) in [(5, 1), (1, 4)] {
+            peak.raise(Usage {
+                anon,
+                file,
+                resident: anon + file,
+                ..Usage::default()
+            });
+        }
+        assert_eq!((peak.anon, peak.file, peak.resident), (5, 4, 6));
     }
 
     #[test]

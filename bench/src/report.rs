@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 /// Latencies, in nanoseconds with three significant digits.
-pub(crate) struct Recorder(Histogram<u64>);
+pub struct Recorder(Histogram<u64>);
 
 /// The finest step recorded, nanoseconds.
 const LOWEST: u64 = 1_000;
@@ -19,7 +19,8 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn record(&mut self, nanoseconds: u64) {
+    /// Records a latency, nanoseconds.
+    pub fn record(&mut self, nanoseconds: u64) {
         self.0.saturating_record(nanoseconds);
     }
 
@@ -44,7 +45,8 @@ impl Recorder {
         self.0.count_between(nanoseconds, HIGHEST)
     }
 
-    pub(crate) fn latency(&self) -> Latency {
+    /// The latencies so far.
+    pub fn latency(&self) -> Latency {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         Latency {
             mean_us: self.0.mean() / 1e3,

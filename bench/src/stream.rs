@@ -97,17 +97,10 @@ impl Stream {
         registry.register(&mut self.socket, token, Interest::READABLE)
     }
 
-    /// Watches for room to write too, or no longer.
-    pub(crate) fn watch_writable(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        watch: bool,
-    ) -> io::Result<()> {
-        let interest = match watch {
-            true => Interest::READABLE | Interest::WRITABLE,
-            false => Interest::READABLE,
-        };
+    /// Watches for room to write too. Of a unix socket that costs a wake-up for each read of the
+    /// server.
+    pub(crate) fn watch_writable(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
         registry.reregister(&mut self.socket, token, interest)
     }
 }

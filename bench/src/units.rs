@@ -19,7 +19,7 @@ pub fn micros(value: f64) -> String {
 }
 
 /// Nanoseconds, as many as there can be.
-pub(crate) fn nanos(time: Duration) -> u64 {
+pub fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rustix::fd::{AsRawFd as _, OwnedFd};
@@ -19,7 +19,6 @@ use quintet_tls::Scratch;
 use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
-use crate::protocol::ClientRequest;
 use crate::report::{Recorder, Report};
 use crate::units::nanos;
 
@@ -50,25 +49,21 @@ pub(crate) fn lock(found: &Mutex<LoadResults>) -> MutexGuard<'_, LoadResults> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Work of a thread.
-pub(crate) struct Work {
-    pub(crate) conns: Vec<Conn>,
-    pub(crate) depth: usize,
-    pub(crate) mix: Mix,
-    /// Requests at most.
-    pub(crate) count: u64,
-    /// No request from here on, nanoseconds since the start.
-    pub(crate) end: u64,
-    /// At a fixed rate, when each request is due.
-    pub(crate) pace: Option<Pace>,
-    pub(crate) found: Arc<Mutex<LoadResults>>,
-}
-
 /// A thread at work.
 pub(crate) struct Worker {
-    work: Work,
+    conns: Vec<Conn>,
+    depth: usize,
+    mix: Mix,
+    /// Requests at most.
+    count: u64,
+    /// No request from here on, nanoseconds since the start.
+    end: u64,
+    /// At a fixed rate, when each request is due.
+    pace: Option<Pace>,
+    found: Arc<Mutex<LoadResults>>,
     poll: Poll,
-    timer: Option<OwnedFd>,
+    /// Wakes it when the next request is due at a fixed rate.
+    timer: OwnedFd,
     /// Memory that TLS works in.
     records: Scratch,
     start: Instant,
@@ -85,24 +80,34 @@ pub(crate) struct Worker {
 impl Worker {
     /// # Errors
     /// The system refuses a poll or a timer.
-    pub(crate) fn new(mut work: Work) -> Result<Self> {
+    pub(crate) fn new(
+        mut conns: Vec<Conn>,
+        depth: usize,
+        mix: Mix,
+        count: u64,
+        end: u64,
+        pace: Option<Pace>,
+        found: Arc<Mutex<LoadResults>>,
+    ) -> Result<Self> {
         let poll = Poll::new().context("cannot poll")?;
-        for conn in &mut work.conns {
-            conn.register(poll.registry())?;
+        for (at, conn) in conns.iter_mut().enumerate() {
+            conn.register(poll.registry(), Token(at))?;
             conn.in_row = true;
         }
-        let mut timer = None;
-        if work.pace.is_some() {
-            let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)
-                .context("cannot make a timer")?;
-            poll.registry()
-                .register(&mut SourceFd(&fd.as_raw_fd()), TIMER, Interest::READABLE)
-                .context("cannot watch a timer")?;
-            timer = Some(fd);
-        }
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)
+            .context("cannot make a timer")?;
+        poll.registry()
+            .register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)
+            .context("cannot watch a timer")?;
         Ok(Self {
-            row: (0..work.conns.len()).collect(),
-            work,
+            row: (0..conns.len()).collect(),
+            conns,
+            depth,
+            mix,
+            count,
+            end,
+            pace,
+            found,
             poll,
             timer,
             records: Scratch::new(READ_BYTES),
@@ -134,13 +139,13 @@ impl Worker {
         let mut buffer = vec![0; READ_BYTES];
         let mut clean = false;
         let silence = nanos(SILENCE);
-        if self.work.pace.is_none() {
-            for at in 0..self.work.conns.len() {
+        if self.pace.is_none() {
+            for at in 0..self.conns.len() {
                 self.next_round(at)?;
             }
         }
         loop {
-            let more = match self.work.pace {
+            let more = match self.pace {
                 Some(_) => self.send_due()?,
                 None => self.may_ask(self.now()),
             };
@@ -161,39 +166,41 @@ impl Worker {
             for event in &events {
                 let Token(at) = event.token();
                 if event.token() == TIMER {
-                    self.clear_timer();
                     continue;
                 }
                 if event.is_readable() || event.is_read_closed() {
                     self.receive(at, &mut buffer)?;
                 }
                 if event.is_writable() {
-                    self.work.conns[at].flush(self.poll.registry(), &mut self.records)?;
+                    self.conns[at].flush(self.poll.registry(), &mut self.records)?;
                 }
             }
             if self.published.elapsed() >= PUBLISH {
                 self.publish();
                 let now = self.now();
-                if now > self.work.end.saturating_add(silence) {
+                if now > self.end.saturating_add(silence) {
                     self.give_up();
                     return Ok(());
                 }
-                let oldest = self.work.conns.iter().flat_map(Conn::waiting_since).min();
-                if oldest.is_some_and(|oldest| now > oldest.max(self.fresh.last) + silence) {
-                    bail!("no reply within {} s", SILENCE.as_secs());
-                }
+                let oldest = self.conns.iter().flat_map(Conn::waiting_since).min();
+                let last = oldest.map_or(now, |oldest| oldest.max(self.fresh.last));
+                ensure!(
+                    now <= last + silence,
+                    "no reply within {} s",
+                    SILENCE.as_secs()
+                );
             }
         }
     }
 
     /// Another request may be sent.
     fn may_ask(&self, now: u64) -> bool {
-        now < self.work.end && self.requested < self.work.count
+        now < self.end && self.requested < self.count
     }
 
     fn ask(&mut self, at: usize, from: u64) {
-        let conn = &mut self.work.conns[at];
-        conn.ask(self.work.mix.ask(conn.requested), from);
+        let conn = &mut self.conns[at];
+        conn.ask(self.mix.ask(conn.requested), from);
         self.requested += 1;
         self.in_flight += 1;
     }
@@ -201,8 +208,8 @@ impl Worker {
     /// Takes what the load has put and would have taken next, so that it
     /// leaves nothing that was not asked for.
     fn clean_up(&mut self) -> Result<()> {
-        for conn in &mut self.work.conns {
-            let owed = self.work.mix.owed(conn.requested);
+        for conn in &mut self.conns {
+            let owed = self.mix.owed(conn.requested);
             conn.clean_up(owed);
             self.in_flight += owed;
             conn.flush(self.poll.registry(), &mut self.records)?;
@@ -213,12 +220,12 @@ impl Worker {
     /// Closed loop: sends as many requests as the depth, in one write.
     fn next_round(&mut self, at: usize) -> Result<()> {
         let now = self.now();
-        for _ in 0..self.work.depth {
+        for _ in 0..self.depth {
             if self.may_ask(now) {
                 self.ask(at, now);
             }
         }
-        self.work.conns[at].flush(self.poll.registry(), &mut self.records)
+        self.conns[at].flush(self.poll.registry(), &mut self.records)
     }
 
     /// Fixed rate: sends what is due, each over the connection that has had
@@ -226,7 +233,7 @@ impl Worker {
     /// there are more to come.
     fn send_due(&mut self) -> Result<bool> {
         let now = self.now();
-        let Some(mut pace) = self.work.pace.take() else {
+        let Some(mut pace) = self.pace.take() else {
             return Ok(false);
         };
         let mut touched = Vec::new();
@@ -236,8 +243,8 @@ impl Worker {
             self.row.pop_front();
             self.ask(at, from);
             touched.push(at);
-            let conn = &mut self.work.conns[at];
-            conn.in_row = conn.in_flight() < self.work.depth;
+            let conn = &mut self.conns[at];
+            conn.in_row = conn.in_flight() < self.depth;
             if conn.in_row {
                 self.row.push_back(at);
             }
@@ -245,41 +252,32 @@ impl Worker {
         touched.sort_unstable();
         touched.dedup();
         for at in touched {
-            self.work.conns[at].flush(self.poll.registry(), &mut self.records)?;
+            self.conns[at].flush(self.poll.registry(), &mut self.records)?;
         }
         let next = pace.next_at();
         if let Some(next) = next.filter(|_| !self.row.is_empty()) {
             self.set_timer(next.saturating_sub(self.now()).max(1))?;
         }
-        self.work.pace = Some(pace);
+        self.pace = Some(pace);
         Ok(next.is_some())
     }
 
+    /// Each end of the timer is an event of its own: nothing is read from it.
     fn set_timer(&self, nanoseconds: u64) -> Result<()> {
-        let Some(timer) = &self.timer else {
-            return Ok(());
-        };
         let wait = Duration::from_nanos(nanoseconds);
         let once = Itimerspec {
             it_interval: Timespec::default(),
             it_value: Timespec::try_from(wait).context("a time out of range")?,
         };
-        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).context("cannot set a timer")?;
-        Ok(())
-    }
-
-    fn clear_timer(&self) {
-        if let Some(timer) = &self.timer {
-            // Its count of ends does not matter, only that it ended.
-            rustix::io::read(timer, &mut [0; 8]).ok();
-        }
+        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
+        set.map(drop).context("cannot set a timer")
     }
 
     fn receive(&mut self, at: usize, buffer: &mut [u8]) -> Result<()> {
         let start = self.start;
         let (fresh, in_flight) = (&mut self.fresh, &mut self.in_flight);
         let mut now = None;
-        let conn = &mut self.work.conns[at];
+        let conn = &mut self.conns[at];
         conn.receive(buffer, &mut self.records, &mut |landed| {
             *in_flight -= 1;
             let Some(from) = landed.from else {
@@ -288,28 +286,26 @@ impl Worker {
             let now = *now.get_or_insert_with(|| nanos(start.elapsed()));
             fresh.total.record(now - from);
             fresh.last = now;
-            match landed.ask {
-                ClientRequest::Put => fresh.counts.puts += 1,
-                ClientRequest::Take | ClientRequest::Settle => fresh.counts.takes += 1,
-            }
+            fresh.counts.puts += u64::from(landed.is_put);
+            fresh.counts.takes += u64::from(!landed.is_put);
             fresh.counts.empty += u64::from(landed.empty);
         })?;
-        if self.work.pace.is_none() {
-            if self.work.conns[at].in_flight() == 0 {
+        if self.pace.is_none() {
+            if self.conns[at].in_flight() == 0 {
                 return self.next_round(at);
             }
-        } else if !self.work.conns[at].in_row && self.work.conns[at].in_flight() < self.work.depth {
-            self.work.conns[at].in_row = true;
+        } else if !self.conns[at].in_row && self.conns[at].in_flight() < self.depth {
+            self.conns[at].in_row = true;
             self.row.push_back(at);
         }
         // A settle may have been written.
-        self.work.conns[at].flush(self.poll.registry(), &mut self.records)
+        self.conns[at].flush(self.poll.registry(), &mut self.records)
     }
 
     /// Shows others what was found since the last time.
     fn publish(&mut self) {
         self.published = Instant::now();
-        let (fresh, mut found) = (&mut self.fresh, lock(&self.work.found));
+        let (fresh, mut found) = (&mut self.fresh, lock(&self.found));
         found.window.add(&fresh.total);
         found.total.add(&fresh.total);
         fresh.total.clear();
@@ -324,8 +320,8 @@ impl Worker {
     /// Charges every request that has no answer with its time until now.
     fn give_up(&mut self) {
         let now = self.now();
-        let sent = self.work.conns.iter().flat_map(Conn::waiting_since);
-        let mut pace = self.work.pace.take();
+        let sent = self.conns.iter().flat_map(Conn::waiting_since);
+        let mut pace = self.pace.take();
         let unsent = std::iter::from_fn(|| pace.as_mut()?.take(now));
         for from in sent.chain(unsent) {
             self.fresh.total.record(now.saturating_sub(from));

@@ -121,7 +121,7 @@ fn another_machine_is_refused_before_anything_is_sent() {
 
 #[test]
 fn loads_out_of_range_are_refused() {
-    let changes: [fn(&mut Load); 11] = [
+    let changes: [fn(&mut Load); 12] = [
         |load| load.connections = 0,
         |load| load.depth = 0,
         |load| load.size = 0,
@@ -129,6 +129,7 @@ fn loads_out_of_range_are_refused() {
         |load| (load.size, load.depth) = (1 << 20, 1 << 16),
         |load| load.threads = 65,
         |load| load.queues = Some(0),
+        |load| load.keys = Some(2),
         |load| load.queue = "a b".into(),
         |load| load.time = Duration::ZERO,
         |load| load.rate = Some(0.0),

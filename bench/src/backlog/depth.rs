@@ -11,7 +11,7 @@ use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, bytes, count, fin
 use crate::common::{Found, alternate};
 
 /// The least part of the rate on an empty queue.
-const WANTED: f64 = 0.9;
+const WANTED: Bound = Bound::AtLeast(0.9);
 /// Bytes of a message.
 const SIZE: usize = 1024;
 
@@ -59,7 +59,7 @@ pub(crate) fn depth(lab: &Lab) -> Result<Found> {
             prefix,
             size: SIZE,
         });
-        let mut table = Sheet::new(format!("{name}, 10 connections"), &COLUMNS);
+        let mut table = Sheet::new(format!("{name}, 10 connections"), COLUMNS);
         let mut held = 0;
         for backlog in [0, lab.share(64, 10_000), lab.share(1, 10), lab.share(4, 10)] {
             if backlog > held {
@@ -71,7 +71,7 @@ pub(crate) fn depth(lab: &Lab) -> Result<Found> {
             let (empty, deep) = (&pairs[0], &pairs[1]);
             let text = count(held as f64);
             // Two empty queues tell how far two runs of the same differ.
-            let bound = (held > 0).then_some(Bound::AtLeast(WANTED));
+            let bound = (held > 0).then_some(WANTED);
             let what = format!("{name}: rate with {text} held / empty");
             let ratios = deep.iter().zip(empty);
             let ratios = ratios.map(|(deep, empty)| deep.rate / empty.rate);

@@ -6,10 +6,10 @@ use super::Lab;
 use super::bulk::Pile;
 use super::server::{SMALL, Server};
 use crate::common::Found;
-use crate::common::sheet::{Figure, Sheet, Show, count, fine, us};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, count, fine, us};
 
 /// Thousands of messages a second that one connection should drain.
-const DRAIN_WANTED: f64 = 200.0;
+const DRAIN_WANTED: Bound = Bound::AtLeast(200.0);
 
 const COLUMNS: [(&str, Show); 4] = [
     ("messages", count),
@@ -26,7 +26,7 @@ pub(crate) fn drain(lab: &Lab) -> Result<Found> {
     let count = lab.share(1, 5);
     let mut server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("drain");
-    let mut table = Sheet::new("one connection, 64 deep", &COLUMNS);
+    let mut table = Sheet::new("one connection, 64 deep", COLUMNS);
     let mut rates = Vec::new();
     for turn in 1..=lab.turns {
         pile.put(&server, count, &mut |_| {})?;
@@ -44,6 +44,6 @@ pub(crate) fn drain(lab: &Lab) -> Result<Found> {
         rates.push(report.rate / 1e3);
     }
     let what = "thousand cold messages/s through one connection";
-    let figures = vec![Figure::at_least(what, rates, DRAIN_WANTED)];
+    let figures = vec![Figure::new(what, rates, DRAIN_WANTED)];
     Ok(Found::of(table, figures))
 }

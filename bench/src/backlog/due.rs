@@ -11,7 +11,7 @@ use super::bulk::measure;
 use super::server::{DEFAULT, Server};
 use super::{Lab, Talk};
 use crate::common::Found;
-use crate::common::sheet::{Figure, Sheet, Show, Spread, count, us};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, count, us};
 
 /// Messages put in one go, before their replies are read.
 const BATCH: u64 = 1000;
@@ -30,11 +30,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// They are waited for this long.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// Milliseconds within which the first one is wanted.
-const FIRST_WANTED: f64 = 50.0;
+const FIRST_WANTED: Bound = Bound::AtMost(50.0);
 /// Thousands a second that are wanted to be offered.
-const OFFERED_WANTED: f64 = 200.0;
+const OFFERED_WANTED: Bound = Bound::AtLeast(200.0);
 /// How much longer others may wait.
-const LONGER_WANTED: f64 = 2.0;
+const LONGER_WANTED: Bound = Bound::AtMost(2.0);
 
 /// A tenth as many messages as asked for, all due in one second; somebody waits for the first, and
 /// others put and take beside them.
@@ -51,7 +51,7 @@ pub(crate) fn due(lab: &Lab) -> Result<Found> {
         ("longest of others", us),
     ];
     let all = lab.share(1, 10);
-    let mut table = Sheet::new("due in one second", &COLUMNS);
+    let mut table = Sheet::new("due in one second", COLUMNS);
     let (mut first, mut rate, mut longer) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 1..=lab.turns {
         let server = Server::new(&lab.ground, DEFAULT)?;
@@ -75,9 +75,9 @@ pub(crate) fn due(lab: &Lab) -> Result<Found> {
     let most = Spread::of(longer.iter().copied()).most;
     let what = format!("p99 of others around it / before ({most:.1} at most)");
     let figures = vec![
-        Figure::at_most("the first one, ms", first, FIRST_WANTED),
-        Figure::at_least("thousand offered a second", rate, OFFERED_WANTED),
-        Figure::at_most(what, longer, LONGER_WANTED),
+        Figure::new("the first one, ms", first, FIRST_WANTED),
+        Figure::new("thousand offered a second", rate, OFFERED_WANTED),
+        Figure::new(what, longer, LONGER_WANTED),
     ];
     Ok(Found::of(table, figures))
 }

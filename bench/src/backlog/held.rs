@@ -10,15 +10,15 @@ use super::bulk::{Pile, measure};
 use super::disk::Disk;
 use super::server::{DEFAULT, SMALL, Server};
 use crate::common::Found;
-use crate::common::sheet::{Bound, Figure, Sheet, bytes, count, mib};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, bytes, count, mib};
 
 /// MiB it may take with a budget of 64 MiB, and with three times as many
 /// messages, in parts of that.
-const RESIDENT_WANTED: f64 = 100.0;
-const GROWTH_WANTED: f64 = 1.1;
+const RESIDENT_WANTED: Bound = Bound::AtMost(100.0);
+const GROWTH_WANTED: Bound = Bound::AtMost(1.1);
 /// MiB the data directory may take beyond its spare segments while messages
 /// pass.
-const DISK_WANTED: f64 = 256.0;
+const DISK_WANTED: Bound = Bound::AtMost(256.0);
 /// Requests of each of the ten connections that pass the old messages.
 const DEPTH: usize = 16;
 /// No load takes longer.
@@ -31,20 +31,20 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 pub(crate) fn resident(lab: &Lab) -> Result<Found> {
     let server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("held");
-    let columns = [
-        ("RssAnon at rest", bytes as _),
-        ("RssFile at rest", bytes as _),
-        ("RssAnon at most", bytes as _),
-        ("RssFile at most", bytes as _),
-        ("both at most", bytes as _),
-        ("data directory", bytes as _),
-        ("disk bytes a message", count as _),
+    let columns: [(&str, Show); 7] = [
+        ("RssAnon at rest", bytes),
+        ("RssFile at rest", bytes),
+        ("RssAnon at most", bytes),
+        ("RssFile at most", bytes),
+        ("both at most", bytes),
+        ("data directory", bytes),
+        ("disk bytes a message", count),
     ];
-    let mut table = Sheet::new(format!("memory = \"{SMALL}\""), &columns);
+    let mut table = Sheet::new(format!("memory = \"{SMALL}\""), columns);
     let empty = server.memory()?;
     let (mut held, mut rests, mut peaks) = (0, Vec::new(), Vec::new());
     for target in [lab.messages, lab.messages * 3] {
-        let mut peak = Peak::default();
+        let mut peak = Usage::default();
         pile.put(&server, target - held, &mut |_| {
             // A server that has ended fails the load, which says so.
             peak.raise(server.memory().unwrap_or_default());
@@ -58,7 +58,7 @@ pub(crate) fn resident(lab: &Lab) -> Result<Found> {
             rest.file,
             peak.anon,
             peak.file,
-            peak.sum,
+            peak.resident,
             disk,
             disk / held,
         ];
@@ -74,11 +74,11 @@ pub(crate) fn resident(lab: &Lab) -> Result<Found> {
     let both = [thrice.resident as f64 / first.resident as f64];
     let mib = |bytes: u64| [mib(bytes as f64)];
     let figures = vec![
-        Figure::new("empty, MiB", mib(empty.resident), None),
-        Figure::at_most("at rest, MiB", mib(first.resident), RESIDENT_WANTED),
-        Figure::at_most("at most, MiB", mib(peaks[0].sum), RESIDENT_WANTED),
-        Figure::at_most("RssAnon at rest, three times as many", anon, GROWTH_WANTED),
-        Figure::at_most("both at rest, three times as many", both, GROWTH_WANTED),
+        Figure::new("empty, MiB", mib(empty.resident), None::<Bound>),
+        Figure::new("at rest, MiB", mib(first.resident), RESIDENT_WANTED),
+        Figure::new("at most, MiB", mib(peaks[0].resident), RESIDENT_WANTED),
+        Figure::new("RssAnon at rest, three times as many", anon, GROWTH_WANTED),
+        Figure::new("both at rest, three times as many", both, GROWTH_WANTED),
     ];
     Ok(Found::of(table, figures))
 }
@@ -126,10 +126,10 @@ pub(crate) fn disk(lab: &Lab) -> Result<Found> {
         ensure!(left == 1, "{left} {name} are left, not one");
     }
     let columns =
-        ["log", "runs", "spare segments", "all but spares"].map(|name| (name, bytes as _));
-    let mut table = Sheet::new(format!("{} through", count(all as f64)), &columns);
+        ["log", "runs", "spare segments", "all but spares"].map(|name| (name, bytes as Show));
+    let mut table = Sheet::new(format!("{} through", count(all as f64)), columns);
     let mut figures = Vec::new();
-    let bound = Some(Bound::AtMost(DISK_WANTED));
+    let bound = Some(DISK_WANTED);
     let looks = [
         ("before", before, None),
         ("at most", peak, None),
@@ -145,40 +145,4 @@ pub(crate) fn disk(lab: &Lab) -> Result<Found> {
         figures.push(Figure::new(what, [mib(beyond as f64)], bound));
     }
     Ok(Found::of(table, figures))
-}
-
-/// The most of each kind, and of all at one time, bytes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Peak {
-    anon: u64,
-    file: u64,
-    sum: u64,
-}
-
-impl Peak {
-    /// Takes in another look.
-    fn raise(&mut self, memory: Usage) {
-        self.anon = self.anon.max(memory.anon);
-        self.file = self.file.max(memory.file);
-        self.sum = self.sum.max(memory.resident);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Peak, Usage};
-
-    #[test]
-    fn a_peak_of_the_sum_is_of_one_moment() {
-        let mut peak = Peak::default();
-        for (anon, file) in [(5, 1), (1, 4)] {
-            peak.raise(Usage {
-                anon,
-                file,
-                resident: anon + file,
-                ..Usage::default()
-            });
-        }
-        assert_eq!((peak.anon, peak.file, peak.sum), (5, 4, 6));
-    }
 }

@@ -6,7 +6,7 @@ use quintet_bench::Report;
 use super::Lab;
 use super::bulk::{Pile, measure};
 use super::server::{DEFAULT, Server};
-use crate::common::sheet::{Figure, Sheet, Show, Spread, count, us};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, count, us};
 use crate::common::{Found, alternate, beside_large};
 
 /// Small requests a second, over so many connections that each has sent few
@@ -14,7 +14,7 @@ use crate::common::{Found, alternate, beside_large};
 const STEADY: f64 = 1_000.0;
 const CONNECTIONS: usize = 50;
 /// Milliseconds within which 99 % of the small requests should be answered.
-const WANTED_MS: f64 = 5.0;
+const WANTED_MS: Bound = Bound::AtMost(5.0);
 
 /// Small messages at a steady rate on the backlog's queue and on queues of
 /// their own; with and without ten connections that put and take messages of
@@ -55,7 +55,7 @@ pub(crate) fn large(lab: &Lab) -> Result<Found> {
         }
     })?;
     let held = count(backlog as f64);
-    let mut table = Sheet::new(format!("{STEADY} requests/s, {held} held"), &COLUMNS);
+    let mut table = Sheet::new(format!("{STEADY} requests/s, {held} held"), COLUMNS);
     let mut figures = Vec::new();
     for ((name, _, beside), reports) in cases.iter().zip(&found) {
         let of = |of: fn(&Report) -> f64| Spread::of(reports.iter().map(|(report, _)| of(report)));
@@ -71,7 +71,7 @@ pub(crate) fn large(lab: &Lab) -> Result<Found> {
         if *beside {
             let p99 = reports.iter();
             let p99 = p99.map(|(report, _)| report.latency.p99_us / 1e3);
-            figures.push(Figure::at_most(format!("{name}: p99, ms"), p99, WANTED_MS));
+            figures.push(Figure::new(format!("{name}: p99, ms"), p99, WANTED_MS));
         }
     }
     Ok(Found::of(table, figures))

@@ -36,7 +36,7 @@ const DISK_BYTES: u64 = 1_500;
 /// An experiment that the command line can name.
 struct Experiment {
     /// On the command line, and of its file.
-    named: Named,
+    named: Named<'static>,
     run: fn(&Lab) -> Result<Found>,
 }
 
@@ -148,9 +148,9 @@ impl Args {
         );
         let mut ran = common.ran()?;
         ran.short |= lab.messages < FEWEST;
-        common.run("backlog", &ran, &named(), |at| {
+        common.run("backlog-", &ran, &named(), |at| {
             let mut found = (EXPERIMENTS[at].run)(&lab)?;
-            found.more.insert("messages", lab.messages);
+            found.more.insert("messages", lab.messages.into());
             Ok(found)
         })
     }
@@ -166,7 +166,7 @@ impl Args {
     }
 }
 
-fn named() -> Vec<Named> {
+fn named() -> Vec<Named<'static>> {
     EXPERIMENTS.iter().map(|one| one.named).collect()
 }
 

@@ -10,10 +10,10 @@ use super::Lab;
 use super::bulk::Pile;
 use super::server::{SMALL, Server};
 use crate::common::Found;
-use crate::common::sheet::{Figure, Sheet, Spread, bytes, count, fine, whole};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, bytes, count, fine, whole};
 
 /// Seconds to the first reply after a stop, and after `kill -9`.
-const WANTED: (f64, f64) = (1.0, 2.0);
+const WANTED: (Bound, Bound) = (Bound::AtMost(1.0), Bound::AtMost(2.0));
 /// Requests of each of the ten connections at once when it is killed.
 const DEPTH: usize = 16;
 /// The load that a kill ends would end itself after this.
@@ -26,19 +26,19 @@ const LOAD_MAX: Duration = Duration::from_secs(600);
 /// # Errors
 /// A server or a load fails.
 pub(crate) fn restart(lab: &Lab) -> Result<Found> {
-    let columns = [
-        ("seconds, median", fine as _),
-        ("least", fine as _),
-        ("most", fine as _),
-        ("log at most", bytes as _),
-        ("runs at most", bytes as _),
-        ("messages more", whole as _),
+    let columns: [(&str, Show); 6] = [
+        ("seconds, median", fine),
+        ("least", fine),
+        ("most", fine),
+        ("log at most", bytes),
+        ("runs at most", bytes),
+        ("messages more", whole),
     ];
     let mut server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("held");
     pile.put(&server, lab.messages, &mut |_| {})?;
     server.rest()?;
-    let mut table = Sheet::new(format!("{} held", count(lab.messages as f64)), &columns);
+    let mut table = Sheet::new(format!("{} held", count(lab.messages as f64)), columns);
     let mut figures = Vec::new();
     for (how, killed, wanted) in [
         ("after SIGTERM", false, WANTED.0),
@@ -57,7 +57,7 @@ pub(crate) fn restart(lab: &Lab) -> Result<Found> {
         let left = format!("queue_{}_items", pile.queue());
         let more = server.talk("memcache")?.stat(&left)? as f64 - lab.messages as f64;
         let what = format!("seconds to the first reply {how}");
-        let figure = Figure::at_most(what, times, wanted);
+        let figure = Figure::new(what, times, wanted);
         let Spread {
             median,
             least,

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use quintet_bench::Target;
 
 /// A reply may take this long.
@@ -56,17 +56,15 @@ impl Talk {
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
-            if self.0.read_line(&mut line)? == 0 {
-                bail!("the server closed a connection");
-            }
+            let read = self.0.read_line(&mut line)?;
+            ensure!(read > 0, "the server closed a connection");
             let line = line.trim_end();
             lines.push(line.to_owned());
             if line.starts_with(last) {
                 return Ok(lines);
             }
-            if line.starts_with("ERROR") || line.starts_with("SERVER_ERROR") {
-                bail!("{line}");
-            }
+            let error = line.starts_with("ERROR") || line.starts_with("SERVER_ERROR");
+            ensure!(!error, "{line}");
         }
     }
 

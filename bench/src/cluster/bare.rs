@@ -40,6 +40,18 @@ pub(crate) struct Published {
     pub(crate) p50_us: f64,
 }
 
+impl Published {
+    /// Entries a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.entries as f64 / self.seconds
+    }
+
+    /// Their bytes a second.
+    pub(crate) fn bytes(&self) -> f64 {
+        self.rate() * self.size as f64
+    }
+}
+
 impl Bare {
     /// Connects to the server at this port; the stream need not be there.
     pub(crate) fn connect(port: u16, stream: &'static str) -> Result<Self> {

@@ -21,15 +21,12 @@ const LOOK: Duration = Duration::from_millis(50);
 /// All of them; killed when it goes.
 pub(crate) struct Fleet {
     program: PathBuf,
-    nodes: Vec<Node>,
+    /// Each with where clients reach it.
+    nodes: Vec<(Process, Target)>,
     _servers: Vec<Process>,
-    ports: Vec<u16>,
+    /// Where the server is reached that is first for each node.
+    pub(crate) ports: Vec<u16>,
     dir: TempDir,
-}
-
-struct Node {
-    target: Target,
-    _process: Process,
 }
 
 impl Fleet {
@@ -70,7 +67,7 @@ impl Fleet {
         self.dir.path().join(NODES[node]).join("data")
     }
 
-    fn node(&self, at: usize) -> Result<Node> {
+    fn node(&self, at: usize) -> Result<(Process, Target)> {
         let folder = self.dir.path().join(NODES[at]);
         fs::create_dir(&folder)?;
         // Each has another server first.
@@ -87,10 +84,8 @@ impl Fleet {
         let mut command = Command::new(&self.program);
         let command = command.arg("serve");
         let (process, mut targets) = Process::quintet(command, &folder, &config, &["memcache"])?;
-        Ok(Node {
-            target: targets.remove("memcache").context("it does not listen")?,
-            _process: process,
-        })
+        let target = targets.remove("memcache");
+        Ok((process, target.context("it does not listen")?))
     }
 
     /// The report of `quintet cluster status`.
@@ -116,12 +111,7 @@ impl Fleet {
 
     /// Where clients reach the node.
     pub(crate) fn target(&self, node: usize) -> Target {
-        self.nodes[node].target.clone()
-    }
-
-    /// Where the server is reached that is first for this node.
-    pub(crate) fn server_of(&self, node: usize) -> u16 {
-        self.ports[node]
+        self.nodes[node].1.clone()
     }
 }
 

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use quintet_bench::{Load, Mix, Protocol};
+use serde::Deserialize;
 
 use crate::backlog::Talk;
-use crate::common::sheet::{Figure, Sheet, Show, bytes, count, us, whole};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, bytes, count, us, whole};
 use crate::common::{Common, Found, Named};
 use bare::{Bare, Published};
 use fleet::Fleet;
@@ -26,70 +27,50 @@ const LOG: &str = "Q_bench_0";
 /// Publishes by which it is found what a stream stores beside an entry.
 const PROBE: usize = 1024;
 
+/// `bench/cluster.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    case: Vec<Case>,
+}
+
 /// A load on the owner.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Case {
-    named: Named,
+    name: String,
+    title: String,
     size: usize,
     connections: usize,
     depth: usize,
     mix: Mix,
     window: usize,
-    figures: fn(&[Turn]) -> Vec<Figure>,
+    figures: Vec<Wanted>,
 }
 
-const CASES: &[Case] = &[
-    Case {
-        named: (
-            "bytes",
-            "Messages of 16 KiB, put and taken over 50 connections",
-        ),
-        size: 16 << 10,
-        connections: 50,
-        depth: 4,
-        mix: Mix::BOTH,
-        window: WINDOW,
-        figures: |turns| {
-            let ratios = turns.iter().map(Turn::of_bare);
-            vec![Figure::at_least(OF_BARE, ratios, 0.6), lag(turns)]
-        },
-    },
-    Case {
-        named: ("puts", "Puts of 100 B, pipelined over 50 connections"),
-        size: 100,
-        connections: 50,
-        depth: 64,
-        mix: Mix::PUT,
-        window: WINDOW,
-        figures: |turns| {
-            let rates = turns.iter().map(|turn| turn.rate);
-            let ratios = turns.iter().map(Turn::of_bare);
-            vec![
-                Figure::at_least("puts/s", rates, 100_000.0),
-                Figure::new(OF_BARE, ratios, None),
-                lag(turns),
-            ]
-        },
-    },
-    Case {
-        named: ("lone", "One put of 100 B after the other"),
-        size: 100,
-        connections: 1,
-        depth: 1,
-        mix: Mix::PUT,
-        window: 1,
-        figures: |turns| {
-            let ratios = turns.iter().map(|turn| turn.p50_us / turn.bare.p50_us);
-            let what = "p50 of a put, of the bare publish's";
-            vec![Figure::at_most(what, ratios, 1.5)]
-        },
-    },
-];
+/// A figure of these columns.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    what: String,
+    of: String,
+    to: Option<String>,
+    bound: Option<Bound>,
+}
 
-const OF_BARE: &str = "bytes/s of the log, of bare JetStream's";
+impl Wanted {
+    fn figure(&self, turns: &[Turn]) -> Result<Figure> {
+        let of = column(&self.of)?;
+        let to = self.to.as_deref().map(column).transpose()?;
+        let ratio = |turn| of(turn) / to.map_or(1.0, |to| to(turn));
+        let values = turns.iter().map(ratio);
+        Ok(Figure::new(self.what.as_str(), values, self.bound))
+    }
+}
 
-fn lag(turns: &[Turn]) -> Figure {
-    let what = "standby: 99 of 100 frames applied within, ms";
-    Figure::at_most(what, turns.iter().map(|turn| turn.lag_ms), 100.0)
+fn cases() -> Result<Vec<Case>> {
+    let file: File = toml::from_str(include_str!("../../cluster.toml")).context("cluster.toml")?;
+    Ok(file.case)
 }
 
 #[derive(clap::Args)]
@@ -131,41 +112,26 @@ struct Turn {
     ack_ms: f64,
 }
 
-impl Turn {
-    const COLUMNS: [(&'static str, Show); 10] = [
-        ("requests/s", count),
-        ("p50", us),
-        ("entries/s", whole),
-        ("bytes an entry", whole),
-        ("bytes/s", bytes),
-        ("bare entries/s", whole),
-        ("bare bytes/s", bytes),
-        ("bare p50", us),
-        ("owner's p99, ms", whole),
-        ("standby's p99, ms", whole),
-    ];
+/// A number of a turn: its name, how it is shown, and where it is.
+type Column = (&'static str, Show, fn(&Turn) -> f64);
 
-    fn row(&self) -> [f64; 10] {
-        let bare_entries = self.bare.entries as f64 / self.bare.seconds;
-        [
-            self.rate,
-            self.p50_us,
-            self.entries,
-            self.size,
-            self.entries * self.size,
-            bare_entries,
-            bare_entries * self.bare.size as f64,
-            self.bare.p50_us,
-            self.ack_ms,
-            self.lag_ms,
-        ]
-    }
+static COLUMNS: [Column; 10] = [
+    ("requests/s", count, |turn| turn.rate),
+    ("p50", us, |turn| turn.p50_us),
+    ("entries/s", whole, |turn| turn.entries),
+    ("bytes an entry", whole, |turn| turn.size),
+    ("bytes/s", bytes, |turn| turn.entries * turn.size),
+    ("bare entries/s", whole, |turn| turn.bare.rate()),
+    ("bare bytes/s", bytes, |turn| turn.bare.bytes()),
+    ("bare p50", us, |turn| turn.bare.p50_us),
+    ("owner's p99, ms", whole, |turn| turn.ack_ms),
+    ("standby's p99, ms", whole, |turn| turn.lag_ms),
+];
 
-    /// Bytes a second of the log, as a part of the bare ones.
-    fn of_bare(&self) -> f64 {
-        let [_, _, _, _, bytes, _, bare_bytes, ..] = self.row();
-        bytes / bare_bytes
-    }
+fn column(name: &str) -> Result<fn(&Turn) -> f64> {
+    let found = COLUMNS.iter().find(|(column, ..)| *column == name);
+    let (.., of) = found.with_context(|| format!("cluster.toml has a column {name}"))?;
+    Ok(*of)
 }
 
 /// The cluster, and who publishes beside it.
@@ -186,25 +152,30 @@ impl Args {
     /// # Errors
     /// A program cannot be started, a load failed, or a file cannot be written.
     pub(crate) fn run(mut self) -> Result<()> {
-        let named: Vec<Named> = CASES.iter().map(|case| case.named).collect();
+        let cases = cases()?;
+        let named = cases.iter();
+        let named = named.map(|case| (case.name.as_str(), case.title.as_str()));
+        let named: Vec<Named<'_>> = named.collect();
         self.common.check(&named)?;
         let common = &self.common;
         let ground = common.ground(None)?;
         let ran = common.ran()?;
         let mut lab = Lab::start(Fleet::start(&ground, &self.nats_server)?, common.time())?;
-        common.run("cluster", &ran, &named, |at| {
-            let case = &CASES[at];
-            let mut table = Sheet::new("turn", &Turn::COLUMNS);
+        common.run("cluster-", &ran, &named, |at| {
+            let case = &cases[at];
+            let columns = COLUMNS.iter().map(|(name, show, _)| (*name, *show));
+            let mut table = Sheet::new("turn", columns);
             let mut turns: Vec<Turn> = Vec::new();
             for at in 0..common.turns {
                 // Every second time the bare publisher is first, with entries as the turn before.
                 let size = turns.last().filter(|_| at % 2 == 1).map(|turn| turn.size);
                 let turn = lab.turn(case, size)?;
-                table.row((at + 1).to_string(), turn.row());
+                table.row((at + 1).to_string(), COLUMNS.map(|(.., of)| of(&turn)));
                 turns.push(turn);
             }
-            let mut found = Found::of(table, (case.figures)(&turns));
-            found.more.insert("window", case.window as u64);
+            let figures = case.figures.iter().map(|figure| figure.figure(&turns));
+            let mut found = Found::of(table, figures.collect::<Result<_>>()?);
+            found.more.insert("window", case.window.into());
             Ok(found)
         })
     }
@@ -213,7 +184,7 @@ impl Args {
 impl Lab {
     fn start(fleet: Fleet, time: Duration) -> Result<Self> {
         let owner = fleet.owner()?;
-        let port = fleet.server_of(owner);
+        let port = fleet.ports[owner];
         let (mut log, mut bare) = (Bare::connect(port, LOG)?, Bare::connect(port, BARE)?);
         bare.create()?;
         let leader = log.info()?["cluster"]["leader"].clone();
@@ -346,7 +317,17 @@ impl Sizes {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sizes, Stored};
+    use super::{Sizes, Stored, cases};
+
+    #[test]
+    fn every_figure_is_of_a_column() {
+        for case in cases().unwrap() {
+            assert!(!case.figures.is_empty(), "{}", case.name);
+            for figure in case.figures {
+                figure.figure(&[]).unwrap();
+            }
+        }
+    }
 
     #[test]
     fn purged_entries_do_not_count_in_the_mean_size() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use quintet_bench::{Latency, Recorder, nanos};
 use rustix::fs::statfs;
 use serde::Serialize;
 
@@ -75,17 +76,9 @@ fn file_system(path: &Path) -> String {
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct SyncTimes {
     /// Appended to a growing file.
-    growing: Times,
+    growing: Latency,
     /// Written into a file of zeros.
-    filled: Times,
-}
-
-/// Of all syncs, microseconds.
-#[derive(Clone, Copy, Serialize)]
-struct Times {
-    p50_us: f64,
-    p99_us: f64,
-    max_us: f64,
+    filled: Latency,
 }
 
 impl SyncTimes {
@@ -101,7 +94,7 @@ impl SyncTimes {
 
     /// In one line.
     pub(crate) fn describe(&self) -> String {
-        let of = |times: Times| format!("{:.0} us, p99 {:.0} us", times.p50_us, times.p99_us);
+        let of = |times: Latency| format!("{:.0} us, p99 {:.0} us", times.p50_us, times.p99_us);
         format!(
             "a bare fdatasync of 4 KiB took {} on a growing file and {} on a zero-filled one",
             of(self.growing),
@@ -110,23 +103,18 @@ impl SyncTimes {
     }
 }
 
-fn times(path: &Path, filled: bool) -> std::io::Result<Times> {
+fn times(path: &Path, filled: bool) -> std::io::Result<Latency> {
     let zeros = if filled { WRITE_BYTES * SYNCS } else { 0 };
     fs::write(path, vec![0_u8; zeros])?;
     let mut file = OpenOptions::new().write(true).open(path)?;
     file.sync_all()?;
     let block = [b'x'; WRITE_BYTES];
-    let mut all = Vec::with_capacity(SYNCS);
+    let mut all = Recorder::default();
     for _ in 0..SYNCS {
         let start = Instant::now();
         file.write_all(&block)?;
         file.sync_data()?;
-        all.push(start.elapsed().as_secs_f64() * 1e6);
+        all.record(nanos(start.elapsed()));
     }
-    all.sort_by(f64::total_cmp);
-    Ok(Times {
-        p50_us: all[SYNCS / 2],
-        p99_us: all[SYNCS * 99 / 100],
-        max_us: all[SYNCS - 1],
-    })
+    Ok(all.latency())
 }

@@ -46,15 +46,11 @@ pub(crate) struct Common {
     /// Print what was found and write no file.
     #[arg(long)]
     pub(crate) print: bool,
-    /// The quintet binary.
-    #[arg(long, value_name = "FILE", default_value = "target/release/quintet")]
-    quintet: PathBuf,
+    #[command(flatten)]
+    ground: Ground,
     /// Root of the sources, with bench/results.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
-    /// Where the servers write; on the disk that is to be measured.
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
-    scratch: PathBuf,
 }
 
 /// How it was measured.
@@ -76,9 +72,9 @@ pub(crate) struct Ran {
 pub(crate) struct Found {
     pub(crate) tables: Vec<Sheet>,
     pub(crate) figures: Vec<Figure>,
-    /// Its parameters.
+    /// Its parameters, and samples.
     #[serde(flatten)]
-    pub(crate) more: BTreeMap<&'static str, u64>,
+    pub(crate) more: BTreeMap<&'static str, Value>,
 }
 
 impl Found {
@@ -139,14 +135,14 @@ pub(crate) fn alternate<T>(
 }
 
 /// Name and title of an experiment.
-pub(crate) type Named = (&'static str, &'static str);
+pub(crate) type Named<'a> = (&'a str, &'a str);
 
 impl Common {
     /// Refuses what cannot be, of these experiments.
     ///
     /// # Errors
     /// A number is out of its range, or there is no such experiment.
-    pub(crate) fn check(&mut self, experiments: &[Named]) -> Result<()> {
+    pub(crate) fn check(&mut self, experiments: &[Named<'_>]) -> Result<()> {
         if self.quick {
             (self.turns, self.seconds) = QUICK;
         }
@@ -164,7 +160,7 @@ impl Common {
     }
 
     /// True if the experiment is to be run; says that it begins.
-    pub(crate) fn begins(&self, (name, title): Named) -> bool {
+    pub(crate) fn begins(&self, (name, title): Named<'_>) -> bool {
         let wanted = self.only.is_empty() || self.only.iter().any(|n| n == name);
         if wanted {
             println!("\n## {name}: {title}\n");
@@ -173,25 +169,27 @@ impl Common {
     }
 
     /// Runs the experiments that are asked for, each whatever became of the others; prints what
-    /// each found and, unless told not to, writes it into `bench/results/KIND-NAME.json`. `run`
+    /// each found and, unless told not to, writes it into `bench/results/`. `run`
     /// receives the number of the experiment.
     ///
     /// # Errors
     /// An experiment failed, or a file cannot be written.
     pub(crate) fn run(
         &self,
-        kind: &str,
+        prefix: &str,
         ran: &Ran,
-        experiments: &[Named],
+        experiments: &[Named<'_>],
         mut run: impl FnMut(usize) -> Result<Found>,
     ) -> Result<()> {
-        let mut failed = Vec::new();
+        let (mut failed, mut ran) = (Vec::new(), ran.clone());
         for (at, &named) in experiments.iter().enumerate() {
             if !self.begins(named) {
                 continue;
             }
             let (name, _) = named;
             let start = Instant::now();
+            // A disk may be slower by now.
+            ran.sync = SyncTimes::measure(&self.ground.scratch)?;
             let found = match run(at) {
                 Ok(found) => found,
                 Err(error) => {
@@ -206,7 +204,7 @@ impl Common {
             println!("{}", sheet::figures(&found.figures));
             println!("{:.0} s", start.elapsed().as_secs_f64());
             if !self.print {
-                self.write(&format!("{kind}-{name}"), named, ran, json!(found))?;
+                self.write(&format!("{prefix}{name}"), named, &ran, json!(found))?;
             }
         }
         ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
@@ -223,17 +221,15 @@ impl Common {
     /// # Errors
     /// It cannot be made, or a binary is not there.
     pub(crate) fn ground(&self, against: Option<PathBuf>) -> Result<Ground> {
-        let (quintet, scratch) = (self.quintet.clone(), self.scratch.clone());
-        fs::create_dir_all(&scratch)
+        let mut ground = self.ground.clone();
+        ground.against = against;
+        let scratch = &ground.scratch;
+        fs::create_dir_all(scratch)
             .with_context(|| format!("cannot make {}", scratch.display()))?;
-        for binary in [&quintet].into_iter().chain(&against) {
+        for binary in [&ground.quintet].into_iter().chain(&ground.against) {
             ensure!(binary.is_file(), "no file {}", binary.display());
         }
-        Ok(Ground {
-            quintet,
-            against,
-            scratch,
-        })
+        Ok(ground)
     }
 
     /// Says how it is measured, and measures how long the disk takes to sync.
@@ -242,12 +238,12 @@ impl Common {
     /// The disk cannot be written to.
     pub(crate) fn ran(&self) -> Result<Ran> {
         let ran = Ran {
-            machine: Machine::here(&self.scratch),
+            machine: Machine::here(&self.ground.scratch),
             turns: self.turns,
             seconds: self.seconds,
             quintet: peers::commit(&self.root).unwrap_or_else(|| "an unknown commit".to_owned()),
             short: self.turns < FEWEST.0 || self.seconds < FEWEST.1,
-            sync: SyncTimes::measure(&self.scratch)?,
+            sync: SyncTimes::measure(&self.ground.scratch)?,
         };
         println!("{}; Quintet at {}", ran.machine.describe(), ran.quintet);
         println!("{}", ran.sync.describe());
@@ -261,7 +257,7 @@ impl Common {
     pub(crate) fn write(
         &self,
         file: &str,
-        (name, title): Named,
+        (name, title): Named<'_>,
         ran: &Ran,
         mut found: Value,
     ) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Results of an experiment, and their judgement: numbers in rows and columns, and figures.
 
 pub(crate) use quintet_bench::micros as us;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How people read a number.
 pub(crate) type Show = fn(f64) -> String;
@@ -90,7 +90,7 @@ pub(crate) fn median_range(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// Wanted range of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
     AtLeast(f64),
@@ -112,8 +112,9 @@ impl Figure {
     pub(crate) fn new(
         what: impl Into<String>,
         values: impl IntoIterator<Item = f64>,
-        bound: Option<Bound>,
+        bound: impl Into<Option<Bound>>,
     ) -> Self {
+        let bound = bound.into();
         let value = Spread::of(values);
         let reached = bound.map(|bound| match bound {
             Bound::AtLeast(bound) => value.median >= bound,
@@ -126,24 +127,6 @@ impl Figure {
             bound,
             reached,
         }
-    }
-
-    /// One whose median should not be over this.
-    pub(crate) fn at_most(
-        what: impl Into<String>,
-        values: impl IntoIterator<Item = f64>,
-        bound: f64,
-    ) -> Self {
-        Self::new(what, values, Some(Bound::AtMost(bound)))
-    }
-
-    /// One whose median should not be under this.
-    pub(crate) fn at_least(
-        what: impl Into<String>,
-        values: impl IntoIterator<Item = f64>,
-        bound: f64,
-    ) -> Self {
-        Self::new(what, values, Some(Bound::AtLeast(bound)))
     }
 }
 
@@ -189,7 +172,7 @@ pub(crate) fn markdown<'a>(
 #[derive(Clone, Serialize)]
 pub(crate) struct Sheet {
     title: String,
-    columns: Vec<&'static str>,
+    columns: Vec<String>,
     rows: Vec<(String, Vec<f64>)>,
     #[serde(skip)]
     shows: Vec<Show>,
@@ -197,8 +180,12 @@ pub(crate) struct Sheet {
 
 impl Sheet {
     /// One without rows.
-    pub(crate) fn new(title: impl Into<String>, columns: &[(&'static str, Show)]) -> Self {
-        let (columns, shows) = columns.iter().copied().unzip();
+    pub(crate) fn new<S: Into<String>>(
+        title: impl Into<String>,
+        columns: impl IntoIterator<Item = (S, Show)>,
+    ) -> Self {
+        let column = |(name, show): (S, Show)| -> (String, Show) { (name.into(), show) };
+        let (columns, shows) = columns.into_iter().map(column).unzip();
         let (title, rows) = (title.into(), Vec::new());
         Self {
             title,
@@ -209,9 +196,10 @@ impl Sheet {
     }
 
     /// Adds a row with a value for each column.
-    pub(crate) fn row<const N: usize>(&mut self, name: impl Into<String>, values: [f64; N]) {
-        debug_assert_eq!(N, self.columns.len());
-        self.rows.push((name.into(), values.into()));
+    pub(crate) fn row(&mut self, name: impl Into<String>, values: impl Into<Vec<f64>>) {
+        let values = values.into();
+        debug_assert_eq!(values.len(), self.columns.len());
+        self.rows.push((name.into(), values));
     }
 
     pub(crate) fn markdown(&self) -> String {
@@ -228,7 +216,7 @@ impl Sheet {
             .iter()
             .map(|(name, values)| (name.clone(), cells(values)));
         let rows: Vec<_> = rows.collect();
-        markdown(&self.title, self.columns.iter().copied(), &rows)
+        markdown(&self.title, self.columns.iter().map(String::as_str), &rows)
     }
 }
 
@@ -268,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_median_decides() {
-        let figure = |bound| Figure::new("x", [0.5, 1.0, 9.0], Some(bound));
+        let figure = |bound| Figure::new("x", [0.5, 1.0, 9.0], bound);
         assert_eq!(figure(Bound::AtLeast(1.0)).reached, Some(true));
         assert_eq!(figure(Bound::AtLeast(1.1)).reached, Some(false));
         assert_eq!(figure(Bound::AtMost(1.0)).reached, Some(true));
@@ -293,7 +281,8 @@ mod tests {
         for (show, value, text) in shows {
             assert_eq!(show(value), text);
         }
-        let mut sheet = Sheet::new("held", &[("rate", count), ("part", fine)]);
+        let columns: [(&str, Show); 2] = [("rate", count), ("part", fine)];
+        let mut sheet = Sheet::new("held", columns);
         sheet.row("10 M", [50_000.0, f64::NAN]);
         assert_eq!(
             sheet.markdown(),

@@ -3,9 +3,10 @@
 
 use anyhow::Result;
 
-use super::driver::{self, Contender, Effort};
-use super::experiments::Experiment;
-use super::table::{Metric, Table};
+use super::contender::Contender;
+use super::driver::Effort;
+use super::experiments::{Experiment, Metric};
+use super::table::{self, Table};
 use crate::common::peers::Ground;
 use crate::common::sheet::{self, Spread, median_range};
 
@@ -18,23 +19,12 @@ const TURNS_OF_A_PROCESS: usize = 5;
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn run(experiment: &Experiment, (turns, time): Effort, ground: &Ground) -> Result<()> {
+pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<()> {
     let active = experiment.scenarios.iter().map(|work| work.connections);
     let room = quintet_bench::connections_max()
         .map(|most| most.saturating_sub(active.max().unwrap_or_default()));
     let contenders = pairs(&experiment.contenders, room);
-    let mut tables = Vec::new();
-    for scenario in &experiment.scenarios {
-        let mut samples = vec![Vec::new(); contenders.len()];
-        for begun in (0..turns).step_by(TURNS_OF_A_PROCESS) {
-            let effort = ((turns - begun).min(TURNS_OF_A_PROCESS), time);
-            let more = driver::alternate(&contenders, scenario, effort, ground)?;
-            for (samples, more) in samples.iter_mut().zip(more) {
-                samples.extend(more);
-            }
-        }
-        tables.push(Table::new(scenario, &contenders, samples));
-    }
+    let tables = table::measure(experiment, &contenders, effort, TURNS_OF_A_PROCESS, ground)?;
     println!("{}", report(&tables, experiment.metric));
     Ok(())
 }
@@ -43,10 +33,7 @@ pub(crate) fn run(experiment: &Experiment, (turns, time): Effort, ground: &Groun
 /// All their idle connections are open at once: if there is `room` for fewer,
 /// they share it, and their names tell.
 fn pairs(contenders: &[Contender], room: Option<usize>) -> Vec<Contender> {
-    let pair = |ours: &Contender| {
-        let kind = ours.kind.against()?;
-        Some([*ours, Contender { kind, ..*ours }])
-    };
+    let pair = |ours: &Contender| Some([ours.clone(), ours.against()?]);
     let mut pairs: Vec<Contender> = contenders.iter().filter_map(pair).flatten().collect();
     let crowded = pairs.iter().filter(|contender| contender.idle > 0).count();
     let each = room.map_or(usize::MAX, |room| room / crowded.max(1));
@@ -65,24 +52,20 @@ fn report(tables: &[Table], metric: Metric) -> String {
     for table in tables {
         for (at, ours) in table.contenders.iter().enumerate().step_by(2) {
             for &metric in &metrics {
-                let values = |at: usize| table.samples[at].iter().map(|s| metric.of(s));
-                let ratios: Vec<f64> = values(at)
-                    .zip(values(at + 1))
-                    .map(|(new, old)| new / old)
-                    .collect();
+                let pairs = table.values(metric, at).zip(table.values(metric, at + 1));
+                let ratios: Vec<f64> = pairs.map(|(new, old)| new / old).collect();
                 let spread = Spread::of(ratios.iter().copied());
                 let range = median_range(&ratios).map_or("-".to_owned(), |(low, high)| {
                     format!("{low:.3} to {high:.3}")
                 });
-                let name = &table.scenario.name;
-                let what = format!("{name}: {}, {}", ours.name(), metric.title());
-                let median = |at| metric.show()(Spread::of(values(at)).median);
+                let (title, show) = metric.shown();
+                let what = format!("{}: {}, {title}", table.scenario.name, ours.name());
                 let cells = vec![
                     format!("{:.3}", spread.median),
                     range,
                     format!("{:.3} to {:.3}", spread.least, spread.most),
-                    median(at),
-                    median(at + 1),
+                    show(table.median(metric, at)),
+                    show(table.median(metric, at + 1)),
                 ];
                 rows.push((what, cells));
             }
@@ -100,12 +83,17 @@ fn report(tables: &[Table], metric: Metric) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::driver::{Contender, Sample};
-    use super::super::experiments;
-    use super::super::table::{Metric, Table};
+    use super::super::contender::Contender;
+    use super::super::driver::Sample;
+    use super::super::experiments::{self, Metric};
+    use super::super::table::Table;
     use super::{pairs, report};
-    use crate::common::peers::Kind;
     use quintet_bench::Latency;
+
+    /// Quintet, without anything beside it.
+    fn alone() -> Contender {
+        experiments::all().unwrap()[0].contenders[0].clone()
+    }
 
     fn sample(rate: f64, cpu_us: f64) -> Sample {
         Sample {
@@ -119,14 +107,17 @@ mod tests {
 
     #[test]
     fn every_experiment_has_pairs_of_quintets_only() {
-        for experiment in experiments::all() {
+        for experiment in experiments::all().unwrap() {
+            let (name, _) = experiment.named();
             let pairs = pairs(&experiment.contenders, None);
-            assert!(pairs.len() >= 2, "{}", experiment.named.0);
+            assert!(pairs.len() >= 2, "{name}");
             for pair in pairs.chunks(2) {
                 let [new, old] = pair else {
-                    panic!("{}: half a pair", experiment.named.0);
+                    panic!("{name}: half a pair");
                 };
-                assert_eq!(new.kind.against(), Some(old.kind));
+                assert_eq!(new.against().unwrap().name(), old.name());
+                assert!(old.against().is_none());
+                assert_eq!(new.protocol, old.protocol);
                 assert_eq!((new.idle, new.background), (old.idle, old.background));
                 assert_ne!(new.name(), old.name());
             }
@@ -135,13 +126,13 @@ mod tests {
 
     #[test]
     fn idle_connections_share_the_room_there_is() {
-        let alone = Contender::of(Kind::Quintet("50ms", "memcache"));
         let crowded = Contender {
             idle: 10_000,
-            ..alone
+            ..alone()
         };
+        let both = [alone(), crowded];
         let idle = |room| -> Vec<usize> {
-            let pairs = pairs(&[alone, crowded], room);
+            let pairs = pairs(&both, room);
             pairs.iter().map(|contender| contender.idle).collect()
         };
         assert_eq!(idle(None), [0, 0, 10_000, 10_000]);
@@ -151,10 +142,11 @@ mod tests {
 
     #[test]
     fn ratios_are_of_the_same_turn() {
-        let ours = Contender::of(Kind::Quintet("50ms", "memcache"));
+        let mut small = experiments::all().unwrap().swap_remove(0);
+        let memcached = small.contenders.swap_remove(2);
         let table = Table {
-            scenario: experiments::all().swap_remove(0).scenarios.swap_remove(0),
-            contenders: pairs(&[ours, Contender::of(Kind::Memcached)], None),
+            scenario: small.scenarios.swap_remove(0),
+            contenders: pairs(&[alone(), memcached], None),
             samples: vec![
                 vec![sample(110.0, 3.0), sample(90.0, 3.0), sample(50.0, 3.0)],
                 vec![sample(100.0, 2.0), sample(100.0, 2.0), sample(50.0, 2.0)],

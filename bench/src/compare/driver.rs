@@ -6,7 +6,10 @@ use anyhow::{Context, Result, ensure};
 use quintet_bench::{Latency, Load, Mix, Stream};
 use serde::Serialize;
 
-use crate::common::peers::{Ground, Kind, Peer};
+use super::contender::{Contender, Peer};
+use super::experiments::{Metric, Scenario};
+use crate::common::peers::Ground;
+use crate::common::sheet::mib;
 use crate::common::{self, beside_large};
 
 /// Uncounted load before the first turn.
@@ -16,52 +19,6 @@ const KEPT_MAX: u64 = 1_000_000;
 /// Depth of the puts before a turn of takes alone: in the same time they put
 /// more than is taken.
 const FILL_DEPTH: usize = 64;
-
-/// A server and what else weighs on it.
-#[derive(Clone, Copy)]
-pub(crate) struct Contender {
-    pub(crate) kind: Kind,
-    /// Connections that are open and silent.
-    pub(crate) idle: usize,
-    /// Ten connections put and take messages of 8 MiB meanwhile.
-    pub(crate) background: bool,
-}
-
-impl Contender {
-    pub(crate) fn of(kind: Kind) -> Self {
-        let (idle, background) = (0, false);
-        Self {
-            kind,
-            idle,
-            background,
-        }
-    }
-
-    /// For people.
-    pub(crate) fn name(&self) -> String {
-        let mut name = self.kind.name();
-        if self.idle > 0 {
-            name += &format!(", {} idle", self.idle);
-        }
-        if self.background {
-            name += ", 8 MiB messages";
-        }
-        name
-    }
-}
-
-/// The work.
-#[derive(Clone, Serialize)]
-pub(crate) struct Scenario {
-    pub(crate) name: String,
-    pub(crate) connections: usize,
-    pub(crate) depth: usize,
-    pub(crate) size: usize,
-    /// Takes alone find what was put, uncounted, before each of their turns.
-    pub(crate) mix: Mix,
-    /// Requests a second; none: closed loop.
-    pub(crate) rate: Option<f64>,
-}
 
 /// Result of one load of one contender.
 #[derive(Clone, Copy, Serialize)]
@@ -77,6 +34,18 @@ pub(crate) struct Sample {
     pub(crate) resident: u64,
     /// Messages of 8 MiB a second in the background, puts and takes.
     pub(crate) background_rate: f64,
+}
+
+impl Sample {
+    /// In the unit that the measure's title names.
+    pub(crate) fn of(&self, metric: Metric) -> f64 {
+        match metric {
+            Metric::Rate => self.rate,
+            Metric::P99 => self.latency.p99_us / 1e3,
+            Metric::Cpu => self.cpu_us,
+            Metric::Resident => mib(self.resident as f64),
+        }
+    }
 }
 
 /// How many turns, and how long each load is.
@@ -98,21 +67,21 @@ pub(crate) fn alternate(
     quintet_bench::raise_file_limit(idle + scenario.connections);
     for contender in contenders {
         let context = || contender.name();
-        let peer = contender.kind.start(ground).with_context(context)?;
+        let peer = contender.start(ground).with_context(context)?;
         let idle: Vec<Stream> = (0..contender.idle)
             .map(|_| Stream::connect(&peer.target, None))
             .collect::<Result<_, _>>()
             .with_context(context)?;
-        let mut warm = load(&peer, *contender, scenario, WARM_UP.min(time))?;
+        let mut warm = load(&peer, contender, scenario, WARM_UP.min(time))?;
         warm.mix = Mix::BOTH;
         warm.run(&mut |_| {}).with_context(context)?;
-        running.push((*contender, peer, idle));
+        running.push((contender, peer, idle));
     }
     let samples = common::alternate(turns, running.len(), |turn, at| {
         let (contender, peer, _) = &running[at];
         let (work, who) = (&scenario.name, contender.name());
         let what = format!("{work}, turn {} of {turns}: {who}", turn + 1);
-        measure(peer, *contender, scenario, time, &what).context(who)
+        measure(peer, contender, scenario, time, &what).context(who)
     })?;
     for (contender, _, idle) in &running {
         // Without them the figures would say nothing.
@@ -122,8 +91,8 @@ pub(crate) fn alternate(
     Ok(samples)
 }
 
-fn load(peer: &Peer, contender: Contender, scenario: &Scenario, time: Duration) -> Result<Load> {
-    let mut load = Load::new(peer.target.clone(), Peer::protocol(contender.kind)?);
+fn load(peer: &Peer, contender: &Contender, scenario: &Scenario, time: Duration) -> Result<Load> {
+    let mut load = contender.load(&peer.target)?;
     (load.connections, load.depth) = (scenario.connections, scenario.depth);
     (load.size, load.mix) = (scenario.size, scenario.mix);
     (load.rate, load.time) = (scenario.rate, time);
@@ -135,7 +104,7 @@ fn load(peer: &Peer, contender: Contender, scenario: &Scenario, time: Duration) 
 
 fn measure(
     peer: &Peer,
-    contender: Contender,
+    contender: &Contender,
     scenario: &Scenario,
     time: Duration,
     what: &str,

@@ -4,6 +4,7 @@
 //! servers did in the same turn are the figures.
 
 mod against;
+mod contender;
 mod driver;
 mod experiments;
 mod page;
@@ -16,9 +17,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::common::machine::SyncTimes;
 use crate::common::peers::Ground;
-use crate::common::{Common, Named};
+use crate::common::sheet::Sheet;
+use crate::common::{Common, Found, Named};
+use contender::Contender;
 use driver::Effort;
 use experiments::Experiment;
 use table::Table;
@@ -52,36 +54,28 @@ impl Args {
     /// # Errors
     /// A server does not start, a load fails, or a file cannot be written.
     pub(crate) fn run(mut self) -> Result<()> {
-        let all = experiments::all();
-        let named: Vec<Named> = all.iter().map(|one| one.named).collect();
+        let all = experiments::all()?;
+        let named: Vec<Named<'_>> = all.iter().map(Experiment::named).collect();
         self.common.check(&named)?;
         let ground = self.common.ground(self.against.clone())?;
-        let mut ran = self.common.ran()?;
+        let ran = self.common.ran()?;
         let effort = (self.common.turns, self.common.time());
         if let Some(against) = &ground.against {
             println!("{} against {}", ground.quintet.display(), against.display());
+            for experiment in &all {
+                if self.common.begins(experiment.named()) {
+                    against::run(experiment, effort, &ground)?;
+                }
+            }
+            return Ok(());
         }
-        for mut experiment in all {
-            if !self.common.begins(experiment.named) {
-                continue;
-            }
-            if ground.against.is_some() {
-                against::run(&experiment, effort, &ground)?;
-                continue;
-            }
-            // A disk may be slower by now.
-            ran.sync = SyncTimes::measure(&ground.scratch)?;
-            let tables = measure(&mut experiment, effort, &ground)?;
-            let page = page::tables(&experiment, &tables, &ran);
-            println!("{page}");
+        self.common.run("", &ran, &named, |at| {
+            let found = measure(&all[at], effort, &ground)?;
             if !self.common.print {
-                let found = to_json(&experiment, &tables, &ground);
-                let name = experiment.named.0;
-                self.common.write(name, experiment.named, &ran, found)?;
-                self.write_page(name, &page)?;
+                self.write_page(named[at].0, &page::part(&found, &ran))?;
             }
-        }
-        Ok(())
+            Ok(found)
+        })
     }
 
     fn write_page(&self, name: &str, tables: &str) -> Result<()> {
@@ -94,35 +88,40 @@ impl Args {
 }
 
 /// Measures the contenders that are installed.
-fn measure(experiment: &mut Experiment, effort: Effort, ground: &Ground) -> Result<Vec<Table>> {
-    experiment.contenders.retain(|contender| {
-        let here = contender.kind.is_installed(ground);
+fn measure(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<Found> {
+    let mut contenders = experiment.contenders.clone();
+    contenders.retain(|contender| {
+        let here = contender.is_installed(ground);
         if !here {
             println!("({} is not installed and left out)", contender.name());
         }
         here
     });
-    let contenders = &experiment.contenders;
-    let measured = experiment.scenarios.iter().map(|scenario| {
-        let samples = driver::alternate(contenders, scenario, effort, ground)?;
-        Ok(Table::new(scenario, contenders, samples))
-    });
-    measured.collect()
+    let (turns, _) = effort;
+    let tables = table::measure(experiment, &contenders, effort, turns, ground)?;
+    let mut found = found(experiment, &contenders, &tables);
+    let servers = servers(&contenders, ground);
+    found.more.insert("servers", servers);
+    Ok(found)
 }
 
-/// Everything, for readers who want to calculate again.
-fn to_json(experiment: &Experiment, tables: &[Table], ground: &Ground) -> Value {
-    let mut servers = BTreeMap::new();
-    for contender in &experiment.contenders {
-        let kind = contender.kind;
-        servers.entry(kind.name()).or_insert_with(|| {
-            json!({
-                "version": kind.version(ground),
-                "settings": kind.describe_settings(),
-                "protocol": kind.protocol(),
-                "durable": kind.is_durable(),
-            })
-        });
+/// Medians, a row for each contender, the figures, and every sample for readers who want to
+/// calculate again.
+fn found(experiment: &Experiment, contenders: &[Contender], tables: &[Table]) -> Found {
+    let (title, show) = experiment.metric.shown();
+    let columns = tables
+        .iter()
+        .map(|table| (table.scenario.name.clone(), show));
+    let mut medians = Sheet::new(title, columns);
+    for (at, contender) in contenders.iter().enumerate() {
+        let row = tables.iter();
+        let row = row.map(|table| table.median(experiment.metric, at));
+        medians.row(contender.name(), row.collect::<Vec<_>>());
+    }
+    let mut figures = Vec::new();
+    for table in tables {
+        let wanted = experiment.figures(&table.scenario).iter();
+        figures.extend(wanted.filter_map(|one| table.figure(one, experiment.metric)));
     }
     let scenarios = tables.iter().map(|table| {
         let pairs = table.contenders.iter().zip(&table.samples);
@@ -130,39 +129,59 @@ fn to_json(experiment: &Experiment, tables: &[Table], ground: &Ground) -> Value 
             pairs.map(|(contender, turns)| json!({ "name": contender.name(), "turns": turns }));
         json!({ "scenario": table.scenario, "contenders": samples.collect::<Value>() })
     });
-    json!({
-        "servers": servers,
-        "scenarios": scenarios.collect::<Value>(),
-        "figures": experiment.figures_of(tables),
-    })
+    let mut found = Found::of(medians, figures);
+    found.more.insert("scenarios", scenarios.collect());
+    found
+}
+
+fn servers(contenders: &[Contender], ground: &Ground) -> Value {
+    let mut servers = BTreeMap::new();
+    for contender in contenders {
+        servers.entry(&contender.server).or_insert_with(|| {
+            json!({
+                "version": contender.version(ground),
+                "settings": contender.describe_settings(),
+                "protocol": contender.protocol,
+                "durable": contender.durable,
+            })
+        });
+    }
+    json!(servers)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{experiments, page};
+    use quintet_bench::Protocol;
+
+    use super::{Table, experiments, page};
 
     #[test]
     fn the_page_has_a_part_for_each_experiment() {
         let text = include_str!("../../results/README.md");
-        for experiment in experiments::all() {
-            page::replace(text, experiment.named.0, "").unwrap();
+        for experiment in experiments::all().unwrap() {
+            page::replace(text, experiment.named().0, "").unwrap();
         }
     }
 
     #[test]
     fn every_experiment_has_figures_of_the_peers_that_ran() {
-        for experiment in experiments::all() {
+        for experiment in experiments::all().unwrap() {
+            let (name, _) = experiment.named();
+            for contender in &experiment.contenders {
+                assert!(!contender.server.is_empty(), "{name}");
+                Protocol::named(&contender.protocol).unwrap();
+            }
             for scenario in &experiment.scenarios {
-                let samples = vec![Vec::new(); experiment.contenders.len()];
-                let table = super::Table::new(scenario, &experiment.contenders, samples);
-                let figures = (experiment.figures)(&table);
-                assert!(!figures.is_empty(), "{}", experiment.named.0);
+                let table = Table {
+                    scenario: scenario.clone(),
+                    contenders: experiment.contenders.clone(),
+                    samples: vec![Vec::new(); experiment.contenders.len()],
+                };
+                let figures = experiment.figures(scenario);
+                assert!(!figures.is_empty(), "{name}");
                 for figure in figures {
-                    assert!(
-                        figure.is_some(),
-                        "{} names somebody absent",
-                        experiment.named.0
-                    );
+                    let figure = table.figure(figure, experiment.metric);
+                    assert!(figure.is_some(), "{name} names somebody absent");
                 }
             }
         }

@@ -3,11 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::driver::Contender;
-use super::experiments::Experiment;
-use super::table::Table;
-use crate::common::Ran;
-use crate::common::sheet::{self, Spread};
+use crate::common::sheet::{self, Sheet};
+use crate::common::{Found, Ran};
 
 /// Puts `block` between the marks of `name`.
 ///
@@ -25,28 +22,21 @@ pub(crate) fn replace(page: &str, name: &str, block: &str) -> Result<String> {
     Ok(format!("{}{block}{}", &page[..from], &page[to..]))
 }
 
-/// An experiment as the page shows it: medians, a row for each contender, the figures that have a
-/// bound, and how it was measured.
-pub(crate) fn tables(experiment: &Experiment, tables: &[Table], ran: &Ran) -> String {
-    let metric = experiment.metric;
-    let row = |(at, one): (usize, &Contender)| {
-        let median = |table: &Table| Spread::of(table.samples[at].iter().map(|s| metric.of(s)));
-        let medians = tables.iter().map(|table| median(table).median);
-        (one.name(), medians.map(metric.show()).collect::<Vec<_>>())
-    };
-    let rows: Vec<_> = experiment.contenders.iter().enumerate().map(row).collect();
-    let scenarios = tables.iter().map(|one| one.scenario.name.as_str());
-    let mut text = sheet::markdown(metric.title(), scenarios, &rows) + "\n";
-    let figures = experiment.figures_of(tables);
-    text += &sheet::figures(figures.iter().filter(|figure| figure.bound.is_some()));
+/// An experiment as the page shows it: its tables, the figures that have a bound, and how it was
+/// measured.
+pub(crate) fn part(found: &Found, ran: &Ran) -> String {
+    let tables: String = found.tables.iter().map(Sheet::markdown).collect();
+    let figures = found.figures.iter();
+    let figures = sheet::figures(figures.filter(|figure| figure.bound.is_some()));
     let short = match ran.short {
         true => " A short run: read it with care.",
         false => "",
     };
     let (turns, seconds, quintet) = (ran.turns, ran.seconds, &ran.quintet);
     let machine = ran.machine.describe();
-    text + &format!(
-        "\n{turns} turns of {seconds} s each; {machine}. Quintet at {quintet}.{short}\n"
+    format!(
+        "{tables}\n{figures}\n{turns} turns of {seconds} s each; {machine}. Quintet at \
+         {quintet}.{short}\n"
     )
 }
 

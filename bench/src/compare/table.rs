@@ -1,47 +1,12 @@
 //! The contenders' results in a scenario.
 
-use super::driver::{Contender, Sample, Scenario};
-use crate::common::sheet::{self, Bound, Figure, Show};
+use anyhow::Result;
 
-/// The measure of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Metric {
-    Rate,
-    P99,
-    Cpu,
-    Resident,
-}
-
-impl Metric {
-    /// In the unit that its title names.
-    pub(crate) fn of(self, sample: &Sample) -> f64 {
-        match self {
-            Metric::Rate => sample.rate,
-            Metric::P99 => sample.latency.p99_us / 1e3,
-            Metric::Cpu => sample.cpu_us,
-            Metric::Resident => sheet::mib(sample.resident as f64),
-        }
-    }
-
-    /// For people.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Metric::Rate => "requests/s",
-            Metric::P99 => "p99, ms",
-            Metric::Cpu => "server CPU per request, us",
-            Metric::Resident => "resident, MiB",
-        }
-    }
-
-    /// How a value of it is shown.
-    pub(crate) fn show(self) -> Show {
-        match self {
-            Metric::Rate => sheet::count,
-            Metric::P99 | Metric::Cpu => sheet::fine,
-            Metric::Resident => sheet::whole,
-        }
-    }
-}
+use super::contender::Contender;
+use super::driver::{self, Effort, Sample};
+use super::experiments::{Experiment, Metric, Scenario, Wanted};
+use crate::common::peers::Ground;
+use crate::common::sheet::{Figure, Spread};
 
 /// The samples of a scenario.
 pub(crate) struct Table {
@@ -51,45 +16,68 @@ pub(crate) struct Table {
     pub(crate) samples: Vec<Vec<Sample>>,
 }
 
-impl Table {
-    /// One of these samples.
-    pub(crate) fn new(
-        scenario: &Scenario,
-        contenders: &[Contender],
-        samples: Vec<Vec<Sample>>,
-    ) -> Self {
-        Self {
+/// Measures the scenarios of an experiment; after so many turns all servers are started anew.
+///
+/// # Errors
+/// A server or a load fails.
+pub(crate) fn measure(
+    experiment: &Experiment,
+    contenders: &[Contender],
+    (turns, time): Effort,
+    restart: usize,
+    ground: &Ground,
+) -> Result<Vec<Table>> {
+    let table = |scenario: &Scenario| -> Result<Table> {
+        let mut samples = vec![Vec::new(); contenders.len()];
+        for begun in (0..turns).step_by(restart) {
+            let effort = ((turns - begun).min(restart), time);
+            let more = driver::alternate(contenders, scenario, effort, ground)?;
+            for (samples, more) in samples.iter_mut().zip(more) {
+                samples.extend(more);
+            }
+        }
+        Ok(Table {
             scenario: scenario.clone(),
             contenders: contenders.to_vec(),
             samples,
-        }
+        })
+    };
+    experiment.scenarios.iter().map(table).collect()
+}
+
+impl Table {
+    /// Results of a contender, one for each turn.
+    pub(crate) fn values(&self, metric: Metric, at: usize) -> impl Iterator<Item = f64> {
+        self.samples[at].iter().map(move |sample| sample.of(metric))
     }
 
-    fn values(&self, metric: Metric, of: Contender) -> Option<impl Iterator<Item = f64>> {
-        let at = self.contenders.iter().position(|c| c.name() == of.name())?;
-        Some(self.samples[at].iter().map(move |sample| metric.of(sample)))
+    /// The median of a contender's results.
+    pub(crate) fn median(&self, metric: Metric, at: usize) -> f64 {
+        Spread::of(self.values(metric, at)).median
     }
 
-    /// One contender's result as a part of the other's in the same turn. `None`: one of them is
-    /// absent.
-    pub(crate) fn ratio(
-        &self,
-        metric: Metric,
-        ours: Contender,
-        theirs: Contender,
-        bound: Option<Bound>,
-    ) -> Option<Figure> {
-        let pairs = self.values(metric, ours)?.zip(self.values(metric, theirs)?);
-        let ratios = pairs.map(|(ours, theirs)| ours / theirs);
-        let name = &self.scenario.name;
-        let what = format!("{name}: {} / {}", ours.name(), theirs.name());
-        Some(Figure::new(what, ratios, bound))
-    }
-
-    /// One contender's result. `None`: it is absent.
-    pub(crate) fn value(&self, metric: Metric, ours: Contender, bound: Bound) -> Option<Figure> {
-        let name = &self.scenario.name;
-        let what = format!("{name}: {}, {}", ours.name(), metric.title());
-        Some(Figure::new(what, self.values(metric, ours)?, Some(bound)))
+    /// A figure, of this measure unless it has one. `None`: a contender is absent.
+    pub(crate) fn figure(&self, wanted: &Wanted, metric: Metric) -> Option<Figure> {
+        let metric = wanted.metric.unwrap_or(metric);
+        let position = |key: &str| self.contenders.iter().position(|one| one.key == key);
+        let of = position(&wanted.of)?;
+        let what = format!("{}: {}", self.scenario.name, self.contenders[of].name());
+        let values = self.values(metric, of);
+        Some(match &wanted.to {
+            Some(to) => {
+                let to = position(to)?;
+                let what = format!("{what} / {}", self.contenders[to].name());
+                let pairs = values.zip(self.values(metric, to));
+                Figure::new(
+                    what,
+                    pairs.map(|(ours, theirs)| ours / theirs),
+                    wanted.bound,
+                )
+            }
+            None => {
+                let (title, _) = metric.shown();
+                Figure::new(format!("{what}, {title}"), values, wanted.bound)
+            }
+        })
     }
 }

@@ -4,16 +4,15 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{
-    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, by_line, fixed, framed, number,
-    speaker, welcome,
-};
+use super::ClientRequest::{Put, Settle, Take};
+use super::Outcome::{Done, Empty, Reserved};
+use super::{ClientRequest, Protocol, Reading, by_line, fixed, framed, number, speaker, welcome};
 
 /// Every connection works on the tube `default`, as a stock worker does.
 pub(super) const DEFAULT_TUBE: Protocol = Protocol {
     name: "beanstalk",
     port: 11300,
-    open: |_, body| {
+    open: |_, body, _| {
         let put = framed(&format!("put 100 0 120 {}\r\n", body.len()), body);
         speaker(fixed(put), TAKE.to_vec(), read)
     },
@@ -23,7 +22,7 @@ pub(super) const DEFAULT_TUBE: Protocol = Protocol {
 pub(super) const PRIORITIES: Protocol = Protocol {
     name: "beanstalk-priorities",
     port: 11300,
-    open: |queue, body| {
+    open: |queue, body, _| {
         // A put behind its priority.
         let tail = framed(&format!(" 0 120 {}\r\n", body.len()), body);
         let mut random = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
@@ -32,11 +31,9 @@ pub(super) const PRIORITIES: Protocol = Protocol {
             write!(out, "put {}", next(&mut random) % PRIORITY_COUNT).ok();
             out.extend_from_slice(&tail);
         };
-        Box::new(Greeting {
-            bytes: format!("use {queue}\r\nwatch {queue}\r\nignore default\r\n").into_bytes(),
-            welcome: Some(|input| welcome(input, &WELCOME)),
-            speaker: speaker(put, TAKE.to_vec(), read),
-        })
+        let greeting = format!("use {queue}\r\nwatch {queue}\r\nignore default\r\n");
+        let speaker = speaker(put, TAKE.to_vec(), read);
+        speaker.greeted(greeting.into_bytes(), |input| welcome(input, &WELCOME))
     },
 };
 
@@ -58,23 +55,19 @@ fn next(state: &mut u64) -> u64 {
 }
 
 fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-    by_line(input, |line, head| match (ask, line) {
-        (ClientRequest::Put, line) if line.starts_with(b"INSERTED ") => {
-            Some(ReplyHead::line(head, Outcome::Done))
-        }
-        (ClientRequest::Settle, b"DELETED") => Some(ReplyHead::line(head, Outcome::Done)),
-        (ClientRequest::Take, b"TIMED_OUT") => Some(ReplyHead::line(head, Outcome::Empty)),
-        (ClientRequest::Take, line) => {
+    by_line(input, b"\r\n", |line| match (ask, line) {
+        (Put, line) => line.starts_with(b"INSERTED ").then_some((Done, None)),
+        (Settle, line) => (line == b"DELETED").then_some((Done, None)),
+        (Take, b"TIMED_OUT") => Some((Empty, None)),
+        (Take, line) => {
             let rest = line.strip_prefix(b"RESERVED ")?;
             let space = memchr::memchr(b' ', rest)?;
             let body = number(&rest[space + 1..])?;
             for part in [b"delete ", &rest[..space], b"\r\n"] {
                 out.extend_from_slice(part);
             }
-            let reply = ReplyHead::with_body(head, body, b"\r\n", Outcome::Reserved);
-            Some(reply)
+            Some((Reserved, Some(body)))
         }
-        _ => None,
     })
 }
 
@@ -85,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_tube_of_its_own_and_every_priority() {
-        let mut speaker = (PRIORITIES.open)("q", b"abc");
+        let mut speaker = (PRIORITIES.open)("q", b"abc", None);
         let mut out = Vec::new();
         speaker.ask(ClientRequest::Take, &mut out);
         assert_eq!(

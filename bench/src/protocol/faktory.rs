@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::bail;
 
 use super::{
-    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, line, number, shown, speaker,
-    welcome,
+    ClientRequest, Outcome, Protocol, Reading, ReplyHead, line, number, shown, speaker, welcome,
 };
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "faktory",
     port: 7419,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
         let (len, mut pushed) = (body.len(), 0_u64);
         let take = format!("FETCH {queue}\r\n").into_bytes();
@@ -32,11 +31,8 @@ pub(super) const PROTOCOL: Protocol = Protocol {
             out.extend_from_slice(b"\"]}\r\n");
         };
         let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(ask, input, len, out);
-        Box::new(Greeting {
-            bytes: b"HELLO {\"v\":2}\r\n".to_vec(),
-            welcome: Some(|input| welcome(input, &WELCOME)),
-            speaker: speaker(put, take, read),
-        })
+        let hello = b"HELLO {\"v\":2}\r\n".to_vec();
+        speaker(put, take, read).greeted(hello, |input| welcome(input, &WELCOME))
     },
 };
 
@@ -65,19 +61,13 @@ fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Rea
             let find = |text: &[u8]| memchr::memmem::find(job, text).map(|at| at + text.len());
             if let (Some(at), Some(argument)) = (find(b"\"jid\":\""), find(ARGUMENT))
                 && let Some(jid) = job[at..].split(|&byte| byte == b'"').next()
-                && head + argument + body <= whole
+                && head + argument + body < whole
             {
                 for part in [b"ACK {\"jid\":\"", jid, b"\"}\r\n"] {
                     out.extend_from_slice(part);
                 }
-                let head = head + argument;
-                return Ok(Some(ReplyHead {
-                    head,
-                    body,
-                    tail: b"",
-                    rest: whole - head - body,
-                    outcome: Outcome::Reserved,
-                }));
+                let reply = ReplyHead::reserved(head + argument, body, whole);
+                return Ok(Some(reply));
             }
         }
         _ => {}
@@ -92,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_job_is_acknowledged_by_its_id() {
-        let mut speaker = (PROTOCOL.open)("q", b"abc");
+        let mut speaker = (PROTOCOL.open)("q", b"abc", None);
         let mut out = Vec::new();
         speaker.ask(ClientRequest::Take, &mut out);
         assert_eq!(out, b"HELLO {\"v\":2}\r\nFETCH q\r\n");
@@ -107,7 +97,8 @@ mod tests {
         let received = received.unwrap().unwrap();
         assert_eq!((received.outcome, received.body), (Outcome::Reserved, 3));
         assert_eq!(&reply[received.head..received.head + 3], "abc");
-        assert_eq!(received.head + received.body + received.rest, reply.len());
+        let len = received.head + received.body + received.tail.len() + received.rest;
+        assert_eq!(len, reply.len());
         assert_eq!(out, b"ACK {\"jid\":\"12345678\"}\r\n");
         out.clear();
         speaker.ask(ClientRequest::Put, &mut out);

@@ -5,25 +5,34 @@
 use anyhow::{Context as _, Result, bail};
 use memchr::memmem;
 
-use super::{ClientRequest, Keys, Outcome, Protocol, Reading, ReplyHead, Speaker, shown};
+use super::{ClientRequest, Keys, Outcome, Protocol, Reading, ReplyHead, fixed, shown, speaker};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "http",
     port: 3333,
-    open: |queue, body| {
+    open: |queue, body, keys| {
         let body = String::from_utf8_lossy(body);
-        let put = format!(r#"{{"messages":[{{"body":"{body}"}}]}}"#);
         let path = format!("queues/{queue}/messages");
-        let put = request(&path, &put);
-        Box::new(Http {
-            put,
-            take: request(&format!("queues/{queue}/reserve"), "{}"),
-            path,
-            keys: None,
-        })
+        let put = |more: &str| {
+            let message = format!(r#"{{"messages":[{{"body":"{body}{more}{TAIL}"#);
+            request(&path, &message)
+        };
+        let take = request(&format!("queues/{queue}/reserve"), "{}");
+        let Some(mut keys) = keys else {
+            return speaker(fixed(put("")), take, read);
+        };
+        let put = put(&format!(r#"","key":"{}"#, "0".repeat(Keys::LEN)));
+        let put = move |out: &mut Vec<u8>| {
+            out.extend_from_slice(&put);
+            let end = out.len() - TAIL.len();
+            keys.write(&mut out[end - Keys::LEN..end]);
+        };
+        speaker(put, take, read)
     },
 };
 
+/// The end of a put, behind the body or the key.
+const TAIL: &str = r#""}]}"#;
 /// Fields of a head at most.
 const FIELDS: usize = 32;
 
@@ -36,64 +45,29 @@ fn request(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-struct Http {
-    put: Vec<u8>,
-    take: Vec<u8>,
-    /// Where puts go.
-    path: String,
-    /// Keys, if messages have them, and how far before a put's end they begin.
-    keys: Option<(Keys, usize)>,
-}
-
-impl Speaker for Http {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        let put = ask == ClientRequest::Put;
-        out.extend_from_slice(if put { &self.put } else { &self.take });
-        if put && let Some((keys, before)) = &mut self.keys {
-            let at = out.len() - *before;
-            keys.write(&mut out[at..at + Keys::LEN]);
+fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+    let Some((status, head, body)) = whole(input)? else {
+        return Ok(None);
+    };
+    let len = body.len();
+    let whole = |outcome| Ok(Some(ReplyHead::line(head + len, outcome)));
+    match (ask, status) {
+        (ClientRequest::Put, 201) | (ClientRequest::Settle, 204) => whole(Outcome::Done),
+        (ClientRequest::Take, 200) if memmem::find(body, b"\"messages\":[]").is_some() => {
+            whole(Outcome::Empty)
         }
-    }
-
-    fn give_keys(&mut self, keys: Keys) -> bool {
-        let tail = r#""}]}"#;
-        let body = self.put.split(|&b| b == b'\n').next_back().unwrap_or(b"");
-        let body = String::from_utf8_lossy(body.strip_suffix(b"}]}").unwrap_or(body));
-        let key = "0".repeat(Keys::LEN);
-        self.put = request(&self.path, &format!(r#"{body},"key":"{key}{tail}"#));
-        self.keys = Some((keys, Keys::LEN + tail.len()));
-        true
-    }
-
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        let Some((status, head, body)) = whole(input)? else {
-            return Ok(None);
-        };
-        let len = body.len();
-        let whole = |outcome| Ok(Some(ReplyHead::line(head + len, outcome)));
-        match (ask, status) {
-            (ClientRequest::Put, 201) | (ClientRequest::Settle, 204) => whole(Outcome::Done),
-            (ClientRequest::Take, 200) if memmem::find(body, b"\"messages\":[]").is_some() => {
-                whole(Outcome::Empty)
-            }
-            (ClientRequest::Take, 200) => {
-                let (Some((at, text)), Some((_, lease))) =
-                    (member(body, b"\"body\":\""), member(body, b"\"lease\":\""))
-                else {
-                    bail!("wrong reply: {}", shown(body));
-                };
-                let lease = std::str::from_utf8(lease)?;
-                out.extend_from_slice(&request(&format!("leases/{lease}/finish"), ""));
-                Ok(Some(ReplyHead {
-                    head: head + at,
-                    body: text.len(),
-                    tail: b"\"",
-                    rest: len - at - text.len() - 1,
-                    outcome: Outcome::Reserved,
-                }))
-            }
-            _ => bail!("wrong reply: {}", shown(input)),
+        (ClientRequest::Take, 200) => {
+            let (Some((at, text)), Some((_, lease))) =
+                (member(body, b"\"body\":\""), member(body, b"\"lease\":\""))
+            else {
+                bail!("wrong reply: {}", shown(body));
+            };
+            let lease = std::str::from_utf8(lease)?;
+            out.extend_from_slice(&request(&format!("leases/{lease}/finish"), ""));
+            let reply = ReplyHead::reserved(head + at, text.len(), head + len);
+            Ok(Some(reply))
         }
+        _ => bail!("wrong reply: {}", shown(input)),
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod pinpriq;
 mod plain;
 pub(crate) mod sqs;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 /// Every protocol the generator speaks.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -35,8 +35,9 @@ pub struct Protocol {
     pub name: &'static str,
     /// Port its servers listen on unless told otherwise.
     pub port: u16,
-    /// The state of one connection that works on `queue` with bodies `body`.
-    pub open: fn(queue: &str, body: &[u8]) -> Box<dyn Speaker>,
+    /// The state of one connection that works on `queue` with bodies `body`. Only `http` gives
+    /// messages keys.
+    pub open: fn(queue: &str, body: &[u8], keys: Option<Keys>) -> Speaker,
 }
 
 impl Protocol {
@@ -45,12 +46,9 @@ impl Protocol {
     /// # Errors
     /// A sentence that names all there are.
     pub fn named(name: &str) -> Result<Self, String> {
-        let protocol = PROTOCOLS
-            .iter()
-            .find(|protocol| protocol.name == name)
-            .copied();
-        protocol.ok_or_else(|| {
-            let names: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
+        let mut all = PROTOCOLS.iter();
+        all.find(|one| one.name == name).copied().ok_or_else(|| {
+            let names: Vec<&str> = PROTOCOLS.iter().map(|one| one.name).collect();
             format!("no protocol \"{name}\"; there are {}", names.join(", "))
         })
     }
@@ -97,7 +95,15 @@ pub struct ReplyHead {
 impl ReplyHead {
     /// A reply of `head` bytes without a body.
     fn line(head: usize, outcome: Outcome) -> Self {
-        Self::with_body(head, 0, &[], outcome)
+        Self::with_body(head, 0, b"", outcome)
+    }
+
+    /// A reply of `whole` bytes, of which a JSON string of `body` bytes begins at `head`.
+    fn reserved(head: usize, body: usize, whole: usize) -> Self {
+        Self {
+            rest: whole - head - body - 1,
+            ..Self::with_body(head, body, b"\"", Outcome::Reserved)
+        }
     }
 
     /// A reply of `head` bytes, a body of so many, and `tail`.
@@ -115,49 +121,58 @@ impl ReplyHead {
 /// The head of a reply, or `None` until all of it is there.
 type Reading = Result<Option<ReplyHead>>;
 
+/// Length of the server's greeting, if all of it is there.
+type Welcome = fn(&[u8]) -> Result<Option<usize>>;
+/// Appends a put.
+type Put = dyn FnMut(&mut Vec<u8>) + Send;
+/// [`Speaker::read`].
+type Read = dyn FnMut(ClientRequest, &[u8], &mut Vec<u8>) -> Reading + Send;
+
 /// One connection's half of a conversation.
-pub trait Speaker: Send {
-    /// Appends the bytes of a put or a take to `out`.
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>);
-
-    /// Reads the head of the reply to `ask` at the start of `input`; `None`
-    /// until all of it is there. May append a settle to `out`.
-    ///
-    /// # Errors
-    /// The reply is none that a working server gives.
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading;
-
-    /// Gives each message put from now on one of these keys; false if the
-    /// protocol has no word for keys.
-    fn give_keys(&mut self, keys: Keys) -> bool {
-        let _ = keys;
-        false
-    }
-}
-
-/// A speaker of these parts.
-struct Simple<P, R> {
-    /// Appends a put.
-    put: P,
+pub struct Speaker {
+    /// Sent before the first request; empty once it went.
+    greeting: Vec<u8>,
+    /// Length of its answers, as [`welcome`]; `None` once they came.
+    welcome: Option<Welcome>,
+    put: Box<Put>,
     take: Vec<u8>,
-    /// [`Speaker::read`].
-    read: R,
+    read: Box<Read>,
 }
 
-impl<P, R> Speaker for Simple<P, R>
-where
-    P: FnMut(&mut Vec<u8>) + Send,
-    R: FnMut(ClientRequest, &[u8], &mut Vec<u8>) -> Reading + Send,
-{
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+impl Speaker {
+    /// Appends the bytes of a put or a take to `out`.
+    pub fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        out.append(&mut self.greeting);
         match ask == ClientRequest::Put {
             true => (self.put)(out),
             false => out.extend_from_slice(&self.take),
         }
     }
 
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        (self.read)(ask, input, out)
+    /// Reads the head of the reply to `ask` at the start of `input`; `None`
+    /// until all of it is there. May append a settle to `out`.
+    ///
+    /// # Errors
+    /// The reply is none that a working server gives.
+    pub fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+        let Some(used) = self.welcome.map_or(Ok(Some(0)), |welcome| welcome(input))? else {
+            return Ok(None);
+        };
+        let Some(reply) = (self.read)(ask, &input[used..], out)? else {
+            return Ok(None);
+        };
+        self.welcome = None;
+        let head = used + reply.head;
+        Ok(Some(ReplyHead { head, ..reply }))
+    }
+
+    /// The same, with a greeting before its first request.
+    fn greeted(self, greeting: Vec<u8>, welcome: Welcome) -> Self {
+        Self {
+            greeting,
+            welcome: Some(welcome),
+            ..self
+        }
     }
 }
 
@@ -166,44 +181,19 @@ fn speaker(
     put: impl FnMut(&mut Vec<u8>) + Send + 'static,
     take: Vec<u8>,
     read: impl FnMut(ClientRequest, &[u8], &mut Vec<u8>) -> Reading + Send + 'static,
-) -> Box<dyn Speaker> {
-    Box::new(Simple { put, take, read })
+) -> Speaker {
+    Speaker {
+        greeting: Vec::new(),
+        welcome: None,
+        put: Box::new(put),
+        take,
+        read: Box::new(read),
+    }
 }
 
 /// A put that is always the same bytes.
 fn fixed(put: Vec<u8>) -> impl FnMut(&mut Vec<u8>) + Send + 'static {
     move |out: &mut Vec<u8>| out.extend_from_slice(&put)
-}
-
-/// Length of the server's greeting, if all of it is there.
-type Welcome = fn(&[u8]) -> Result<Option<usize>>;
-
-/// A speaker that sends a greeting before the first request.
-struct Greeting {
-    /// Empty once it went.
-    bytes: Vec<u8>,
-    /// Length of its answers, as [`welcome`]; `None` once they came.
-    welcome: Option<Welcome>,
-    speaker: Box<dyn Speaker>,
-}
-
-impl Speaker for Greeting {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        out.append(&mut self.bytes);
-        self.speaker.ask(ask, out);
-    }
-
-    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
-        let Some(used) = self.welcome.map_or(Ok(Some(0)), |welcome| welcome(input))? else {
-            return Ok(None);
-        };
-        let Some(reply) = self.speaker.read(ask, &input[used..], out)? else {
-            return Ok(None);
-        };
-        self.welcome = None;
-        let head = used + reply.head;
-        Ok(Some(ReplyHead { head, ..reply }))
-    }
 }
 
 /// The keys of one connection's messages: all of so many, in turn.
@@ -253,13 +243,25 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
     }
 }
 
-/// A reply that begins with a line: `meaning` receives it and its length, and answers `None` for one
-/// that no working server sends.
-fn by_line(input: &[u8], meaning: impl FnOnce(&[u8], usize) -> Option<ReplyHead>) -> Reading {
+/// Meaning of a line, and bytes of the body that follows it, if one does.
+type Line = (Outcome, Option<usize>);
+
+/// A reply that begins with a line, and ends with `tail` if it has a body. `meaning` answers `None`
+/// for a line that no working server sends.
+fn by_line(
+    input: &[u8],
+    tail: &'static [u8],
+    meaning: impl FnOnce(&[u8]) -> Option<Line>,
+) -> Reading {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };
-    let reply = meaning(line, head).with_context(|| format!("wrong reply: {}", shown(input)))?;
+    let meaning = meaning(line);
+    let (outcome, body) = meaning.with_context(|| format!("wrong reply: {}", shown(input)))?;
+    let reply = match body {
+        Some(body) => ReplyHead::with_body(head, body, tail, outcome),
+        None => ReplyHead::line(head, outcome),
+    };
     Ok(Some(reply))
 }
 
@@ -275,9 +277,8 @@ fn welcome(input: &[u8], starts: &[&[u8]]) -> Result<Option<usize>> {
         let Some((line, length)) = line(&input[used..])? else {
             return Ok(None);
         };
-        if !line.starts_with(start) {
-            bail!("wrong reply: {}", shown(&input[used..]));
-        }
+        let fits = line.starts_with(start);
+        ensure!(fits, "wrong reply: {}", shown(&input[used..]));
         used += length;
     }
     Ok(Some(used))
@@ -290,10 +291,8 @@ fn number(digits: &[u8]) -> Option<usize> {
 
 /// The start of some bytes for an error message.
 fn shown(bytes: &[u8]) -> String {
-    format!(
-        "{:?}",
-        String::from_utf8_lossy(&bytes[..bytes.len().min(80)])
-    )
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]);
+    format!("{start:?}")
 }
 
 #[cfg(test)]
@@ -304,7 +303,7 @@ mod tests {
     #[track_caller]
     fn check(protocol: &str, ask: ClientRequest, reply: &str, outcome: Outcome, body: usize) {
         let protocol = Protocol::named(protocol).unwrap();
-        let mut speaker = (protocol.open)("q", b"abc");
+        let mut speaker = (protocol.open)("q", b"abc", None);
         let (mut out, mut found) = (Vec::new(), None);
         for end in 0..=reply.len() {
             found = speaker
@@ -436,7 +435,7 @@ mod tests {
                 "ERROR\0Job 7 already deleted\0",
             ),
         ] {
-            let mut speaker = (Protocol::named(protocol).unwrap().open)("q", b"abc");
+            let mut speaker = (Protocol::named(protocol).unwrap().open)("q", b"abc", None);
             let read = speaker.read(ask, reply.as_bytes(), &mut Vec::new());
             assert!(read.is_err(), "{protocol}: {reply}");
         }
@@ -453,8 +452,8 @@ mod tests {
 
     #[test]
     fn messages_get_keys_in_turn() {
-        let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc");
-        assert!(speaker.give_keys(Keys::new(3, 2)));
+        let keys = Some(Keys::new(3, 2));
+        let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc", keys);
         let mut out = Vec::new();
         let mut keys = Vec::new();
         for _ in 0..3 {
@@ -470,26 +469,24 @@ mod tests {
             keys.push(json["messages"][0]["key"].as_str().unwrap().to_owned());
         }
         assert_eq!(keys, ["000000000001", "000000000000", "000000000001"]);
-        let mut other = (Protocol::named("beanstalk").unwrap().open)("q", b"abc");
-        assert!(!other.give_keys(Keys::new(0, 2)));
     }
 
     #[test]
     fn a_settle_names_the_job() {
-        let mut speaker = (Protocol::named("beanstalk").unwrap().open)("q", b"abc");
+        let mut speaker = (Protocol::named("beanstalk").unwrap().open)("q", b"abc", None);
         let mut out = Vec::new();
         let reply = b"RESERVED 42 3\r\n";
         speaker.read(ClientRequest::Take, reply, &mut out).unwrap();
         assert_eq!(out, b"delete 42\r\n");
 
-        let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc");
+        let mut speaker = (Protocol::named("http").unwrap().open)("q", b"abc", None);
         let mut out = Vec::new();
         let reply =
             b"HTTP/1.1 200 OK\r\ncontent-length: 28\r\n\r\n{\"body\":\"abc\",\"lease\":\"1.2\"}";
         speaker.read(ClientRequest::Take, reply, &mut out).unwrap();
         assert!(out.starts_with(b"POST /api/v1/leases/1.2/finish HTTP/1.1\r\n"));
 
-        let mut speaker = (Protocol::named("jobqueue").unwrap().open)("q", b"abc");
+        let mut speaker = (Protocol::named("jobqueue").unwrap().open)("q", b"abc", None);
         let mut out = Vec::new();
         let reply = b"RESERVED\x0012345678ppppttttreserved\0\x03\0\0\0";
         speaker.read(ClientRequest::Take, reply, &mut out).unwrap();

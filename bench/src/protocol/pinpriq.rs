@@ -12,7 +12,7 @@ use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, shown, speaker
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "pinpriq",
     port: 7050,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let pop = |name: &[u8]| [&[0x50_u8][..], &length(name.len()), name].concat();
         let mut next = KEYS.fetch_add(1 << 32, Ordering::Relaxed);
         let tail = [body, queue.as_bytes(), pop(b"").as_slice()].concat();

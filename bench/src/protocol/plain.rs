@@ -1,9 +1,11 @@
 //! Protocols whose requests are always the same bytes.
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 
+use super::ClientRequest::{Put, Settle, Take};
+use super::Outcome::{Done, Empty, Reserved};
 use super::{
-    ClientRequest, Outcome, Protocol, Reading, ReplyHead, by_line, fixed, framed, number, shown,
+    ClientRequest, Line, Protocol, Reading, ReplyHead, by_line, fixed, framed, number, shown,
     speaker,
 };
 
@@ -12,20 +14,19 @@ use super::{
 pub(super) const MEMCACHE: Protocol = Protocol {
     name: "memcache",
     port: 22133,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let put = framed(&format!("set {queue} 0 0 {}\r\n", body.len()), body);
         let take = format!("get {queue}\r\n").into_bytes();
         speaker(fixed(put), take, |ask, input, _| {
-            by_line(input, |line, head| match (ask, line) {
-                (ClientRequest::Put, b"STORED") => Some(ReplyHead::line(head, Outcome::Done)),
-                (ClientRequest::Take, b"END") => Some(ReplyHead::line(head, Outcome::Empty)),
-                (ClientRequest::Take, line) => {
+            by_line(input, b"\r\nEND\r\n", |line| match (ask, line) {
+                (Put, b"STORED") => Some((Done, None)),
+                (Take, b"END") => Some((Empty, None)),
+                (Take, line) => {
                     let mut words = line.strip_prefix(b"VALUE ")?.split(|&b| b == b' ');
                     let body = words.nth(2).and_then(number)?;
-                    let reply = ReplyHead::with_body(head, body, b"\r\nEND\r\n", Outcome::Done);
-                    words.next().is_none().then_some(reply)
+                    words.next().is_none().then_some((Done, Some(body)))
                 }
-                _ => None,
+                (Put | Settle, _) => None,
             })
         })
     },
@@ -35,15 +36,13 @@ pub(super) const MEMCACHE: Protocol = Protocol {
 pub(super) const LINEUP: Protocol = Protocol {
     name: "lineup",
     port: 9876,
-    open: |_, body| {
+    open: |_, body, _| {
         let put = framed(&format!("PUSH 5 {}\r\n", body.len()), body);
         speaker(fixed(put), b"POP\r\n".to_vec(), |ask, input, _| {
-            by_line(input, |line, head| match (ask, line) {
-                (ClientRequest::Put, b"+OK") => Some(ReplyHead::line(head, Outcome::Done)),
-                (ClientRequest::Take, b"-NO_MESSAGES") => {
-                    Some(ReplyHead::line(head, Outcome::Empty))
-                }
-                _ => bulk(ask, line, head),
+            by_line(input, b"\r\n", |line| match (ask, line) {
+                (Put, b"+OK") => Some((Done, None)),
+                (Take, b"-NO_MESSAGES") => Some((Empty, None)),
+                _ => bulk(ask, line),
             })
         })
     },
@@ -53,27 +52,24 @@ pub(super) const LINEUP: Protocol = Protocol {
 pub(super) const RESP: Protocol = Protocol {
     name: "resp",
     port: 6379,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let name = format!("${}\r\n{queue}\r\n", queue.len());
         let put = format!("*3\r\n$5\r\nLPUSH\r\n{name}${}\r\n", body.len());
         let take = format!("*2\r\n$4\r\nRPOP\r\n{name}").into_bytes();
         speaker(fixed(framed(&put, body)), take, |ask, input, _| {
-            by_line(input, |line, head| match (ask, line) {
-                (ClientRequest::Put, [b':', digits @ ..]) => {
-                    number(digits).map(|_| ReplyHead::line(head, Outcome::Done))
-                }
-                (ClientRequest::Take, b"$-1") => Some(ReplyHead::line(head, Outcome::Empty)),
-                _ => bulk(ask, line, head),
+            by_line(input, b"\r\n", |line| match (ask, line) {
+                (Put, [b':', digits @ ..]) => number(digits).map(|_| (Done, None)),
+                (Take, b"$-1") => Some((Empty, None)),
+                _ => bulk(ask, line),
             })
         })
     },
 };
 
 /// The bulk string that a take got.
-fn bulk(ask: ClientRequest, line: &[u8], head: usize) -> Option<ReplyHead> {
+fn bulk(ask: ClientRequest, line: &[u8]) -> Option<Line> {
     let body = number(line.strip_prefix(b"$")?)?;
-    let reply = ReplyHead::with_body(head, body, b"\r\n", Outcome::Done);
-    (ask == ClientRequest::Take).then_some(reply)
+    (ask == Take).then_some((Done, Some(body)))
 }
 
 /// Bytes that come back as they are: what the machine, the sockets and the loop alone can do. A put
@@ -81,8 +77,8 @@ fn bulk(ask: ClientRequest, line: &[u8], head: usize) -> Option<ReplyHead> {
 pub(super) const ECHO: Protocol = Protocol {
     name: "echo",
     port: 7,
-    open: |_, body| {
-        let whole = ReplyHead::with_body(0, body.len(), b"", Outcome::Done);
+    open: |_, body, _| {
+        let whole = ReplyHead::with_body(0, body.len(), b"", Done);
         speaker(fixed(body.to_vec()), body.to_vec(), move |_, input, _| {
             Ok((!input.is_empty()).then_some(whole))
         })
@@ -93,7 +89,7 @@ pub(super) const ECHO: Protocol = Protocol {
 pub(super) const JOBQUEUE: Protocol = Protocol {
     name: "jobqueue",
     port: 11223,
-    open: |queue, body| {
+    open: |queue, body, _| {
         let mut put = [b"ADD\0", queue.as_bytes(), b"\0"].concat();
         let priority = 5_u32;
         let ttp = 60_u32;
@@ -115,9 +111,9 @@ const HEAD: usize = RESERVED.len() + 8 + 4 + 4 + b"reserved\0".len() + 4;
 
 fn read_job(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
     let (word, more, outcome): (&[u8], _, _) = match ask {
-        ClientRequest::Put => (b"ADDED\0", 8, Outcome::Done),
-        ClientRequest::Settle => (b"OK\0", 0, Outcome::Done),
-        ClientRequest::Take if begins(input, RESERVED) => {
+        Put => (b"ADDED\0", 8, Done),
+        Settle => (b"OK\0", 0, Done),
+        Take if begins(input, RESERVED) => {
             let Some(head) = input.first_chunk::<HEAD>() else {
                 return Ok(None);
             };
@@ -127,14 +123,12 @@ fn read_job(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
             out.extend_from_slice(b"DELETE\0");
             out.extend_from_slice(&head[RESERVED.len()..][..8]);
             let body = u32::from_le_bytes(*len) as usize;
-            let reply = ReplyHead::with_body(HEAD, body, b"", Outcome::Reserved);
+            let reply = ReplyHead::with_body(HEAD, body, b"", Reserved);
             return Ok(Some(reply));
         }
-        ClientRequest::Take => (b"TIMEOUT\0", 0, Outcome::Empty),
+        Take => (b"TIMEOUT\0", 0, Empty),
     };
-    if !begins(input, word) {
-        bail!("wrong reply: {}", shown(input));
-    }
+    ensure!(begins(input, word), "wrong reply: {}", shown(input));
     let head = word.len() + more;
     Ok((input.len() >= head).then_some(ReplyHead::line(head, outcome)))
 }

@@ -8,33 +8,27 @@ use anyhow::{Result, bail, ensure};
 use memchr::memmem;
 
 use super::http::{member, whole};
-use super::{
-    ClientRequest, Greeting, Outcome, Protocol, Reading, ReplyHead, Speaker, fixed, shown, speaker,
-};
+use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, fixed, shown, speaker};
 
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
     port: 9324,
-    open: |queue, body| with_queue(queue, sender(queue, body, 1)),
+    open: |queue, body, _| with_queue(queue, sender(queue, body, 1)),
 };
 
 /// Ten in a request, which is what SQS allows.
 pub(super) const TEN: Protocol = Protocol {
     name: "sqs-ten",
     port: 9324,
-    open: |queue, body| with_queue(queue, sender(queue, body, 10)),
+    open: |queue, body, _| with_queue(queue, sender(queue, body, 10)),
 };
 
 /// Makes the queue first, which may be there.
-fn with_queue(queue: &str, speaker: Box<dyn Speaker>) -> Box<dyn Speaker> {
-    Box::new(Greeting {
-        bytes: create(queue),
-        welcome: Some(|input| match whole(input)? {
-            None => Ok(None),
-            Some((200, head, body)) => Ok(Some(head + body.len())),
-            Some(_) => bail!("no queue: {}", shown(input)),
-        }),
-        speaker,
+fn with_queue(queue: &str, speaker: Speaker) -> Speaker {
+    speaker.greeted(create(queue), |input| match whole(input)? {
+        None => Ok(None),
+        Some((200, head, body)) => Ok(Some(head + body.len())),
+        Some(_) => bail!("no queue: {}", shown(input)),
     })
 }
 
@@ -47,7 +41,7 @@ fn url(queue: &str) -> String {
 }
 
 /// Takes and puts `count` messages at once, of a queue that is there.
-pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
+pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Speaker {
     let url = url(queue);
     let body = String::from_utf8_lossy(body);
     let put = match count {
@@ -61,24 +55,25 @@ pub(crate) fn sender(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker>
         }
     };
     let take = format!(r#"{{"QueueUrl":"{url}","MaxNumberOfMessages":{count}}}"#);
-    let take = request("ReceiveMessage", &take);
+    of(url, count, put, request("ReceiveMessage", &take))
+}
+
+/// A speaker of these requests, whose replies have `count` messages.
+fn of(url: String, count: usize, put: Vec<u8>, take: Vec<u8>) -> Speaker {
     let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, count, ask, input, out);
     speaker(fixed(put), take, read)
 }
 
 /// Makes a queue, which may be there, where others put; it takes none.
-pub(crate) fn maker(queue: &str) -> Box<dyn Speaker> {
-    let read = |ask, input: &[u8], out: &mut Vec<u8>| read("", 1, ask, input, out);
-    speaker(fixed(create(queue)), Vec::new(), read)
+pub(crate) fn maker(queue: &str) -> Speaker {
+    of(String::new(), 1, create(queue), Vec::new())
 }
 
 /// Takes one message at a time of a queue that is there, for which it waits; it puts none.
-pub(crate) fn poller(queue: &str) -> Box<dyn Speaker> {
+pub(crate) fn poller(queue: &str) -> Speaker {
     let url = url(queue);
     let take = format!(r#"{{"QueueUrl":"{url}","WaitTimeSeconds":{POLL_S}}}"#);
-    let take = request("ReceiveMessage", &take);
-    let read = move |ask, input: &[u8], out: &mut Vec<u8>| read(&url, 1, ask, input, out);
-    speaker(fixed(Vec::new()), take, read)
+    of(url, 1, Vec::new(), request("ReceiveMessage", &take))
 }
 
 fn request(action: &str, body: &str) -> Vec<u8> {
@@ -141,9 +136,8 @@ fn read(url: &str, count: usize, ask: ClientRequest, input: &[u8], out: &mut Vec
     // Some say that none has failed.
     let failed = memmem::find(body, b"\"Failed\"").is_some()
         && memmem::find(body, b"\"SenderFault\"").is_some();
-    if status != 200 || failed {
-        bail!("wrong reply: {}", shown(&input[..end]));
-    }
+    let fine = status == 200 && !failed;
+    ensure!(fine, "wrong reply: {}", shown(&input[..end]));
     if ask != ClientRequest::Take {
         return Ok(Some(ReplyHead::line(end, Outcome::Done)));
     }
@@ -151,13 +145,7 @@ fn read(url: &str, count: usize, ask: ClientRequest, input: &[u8], out: &mut Vec
         return Ok(Some(ReplyHead::line(end, Outcome::Empty)));
     };
     out.extend_from_slice(&settle(url, count, body)?);
-    Ok(Some(ReplyHead {
-        head: head + at,
-        body: message.len(),
-        tail: b"\"",
-        rest: body.len() - at - message.len() - 1,
-        outcome: Outcome::Reserved,
-    }))
+    Ok(Some(ReplyHead::reserved(head + at, message.len(), end)))
 }
 
 /// Where the text of a member begins, and the text; spaces may be before it.
@@ -181,7 +169,7 @@ mod tests {
     #[test]
     fn the_queue_is_made_first_and_what_came_is_deleted() {
         for (protocol, entries) in [(ONE, 1), (TEN, 10)] {
-            let mut speaker = (protocol.open)("q", b"abc");
+            let mut speaker = (protocol.open)("q", b"abc", None);
             let mut out = Vec::new();
             speaker.ask(ClientRequest::Take, &mut out);
             let request = String::from_utf8(std::mem::take(&mut out)).unwrap();
@@ -254,7 +242,7 @@ mod tests {
     #[test]
     fn a_failed_reply_is_an_error_and_an_empty_one_is_none() {
         let read = |ask, body: &str| {
-            let mut speaker = (TEN.open)("q", b"abc");
+            let mut speaker = (TEN.open)("q", b"abc", None);
             let input = reply("{}") + &reply(body);
             speaker.read(ask, input.as_bytes(), &mut Vec::new())
         };
