@@ -255,7 +255,7 @@ impl IoThread {
     /// Tells a list of a slice of the connections, and hands it on.
     pub(super) fn count(&mut self, census: Census) {
         let Census { place, mut listing } = census;
-        let edge = Arc::clone(&self.edge);
+        let (edge, index) = (Arc::clone(&self.shared.edge), self.shared.index);
         let (clients, next) = match place {
             Place::Slot(first) => self.clients_from(first, &edge),
             Place::Http(after) => {
@@ -263,7 +263,7 @@ impl IoThread {
                 // A short slice is the last one, however fast others connect.
                 let last = clients.get(AT_ONCE - 1);
                 let last = last.and_then(|last| http_id(last.client_id()));
-                (clients, last.map(|id| (self.index, Place::Http(id))))
+                (clients, last.map(|id| (index, Place::Http(id))))
             }
         };
         let all = clients.into_iter().all(|client| listing.add(client));
@@ -275,12 +275,12 @@ impl IoThread {
 
     /// A slice of this thread's connections, and where the list goes on.
     fn clients_from(&mut self, first: u32, edge: &Edge) -> (Vec<Client>, Option<(usize, Place)>) {
-        let slots = self.conns.slots();
+        let (index, slots) = (self.shared.index, self.conns.slots());
         let behind = &slots[slots.partition_point(|slot| *slot < first)..];
         let mut clients = Vec::new();
         for &slot in behind.iter().take(AT_ONCE) {
             if let Some(conn) = self.conns.get_mut(slot) {
-                let idle = self.instant.saturating_duration_since(conn.active);
+                let idle = self.turn.instant.saturating_duration_since(conn.active);
                 let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
                 clients.push(edge.client(conn, idle_ms));
             }
@@ -290,8 +290,8 @@ impl IoThread {
             client.set_held(known.leases, &known.waits_on);
         }
         let next = match behind.get(AT_ONCE) {
-            Some(slot) => (self.index, Place::Slot(*slot)),
-            None if self.index + 1 < edge.threads.len() => (self.index + 1, Place::Slot(0)),
+            Some(slot) => (index, Place::Slot(*slot)),
+            None if index + 1 < edge.threads.len() => (index + 1, Place::Slot(0)),
             None => (0, Place::Http(0)),
         };
         (clients, Some(next))

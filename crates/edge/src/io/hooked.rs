@@ -14,28 +14,6 @@ use crate::edge::Edge;
 use crate::hooks::Runner;
 
 impl IoThread {
-    /// Takes up hooks that have changed.
-    #[inline]
-    pub(super) fn renew_hooks(&mut self) {
-        if self.edge.security.hooks.version() != self.hooks_seen || self.lacks_hooks() {
-            self.renew_hooks_now();
-        }
-    }
-
-    /// True if there are hooks and this thread could not load them: it tries again, and decides
-    /// nothing for clients until then.
-    #[inline]
-    pub(super) fn lacks_hooks(&self) -> bool {
-        self.hooks.is_none() && self.hooks_seen > 0
-    }
-
-    #[cold]
-    fn renew_hooks_now(&mut self) {
-        self.hooks_seen = self.edge.security.hooks.version();
-        let hooks = &self.edge.security.hooks;
-        hooks.renew(&mut self.hooks, &self.edge.core);
-    }
-
     /// The outcome of a waiting take or a subscription, after the hooks have seen it. `None`: there
     /// is no reply, or it waits again.
     pub(super) fn arrived(
@@ -46,62 +24,61 @@ impl IoThread {
     ) -> Option<(Hooked, Required)> {
         let conn = self.conns.get_mut(slot)?;
         let outcome = delivery.outcome.of_command();
-        let runner = self.hooks.as_mut();
+        let runner = self.hooks.runner.as_mut();
         let awaits = |runner: &&mut Runner| runner.state.awaits(delivery.to, delivery.standing);
         let Some(runner) = runner.filter(awaits) else {
             return Some((Hooked::Now(outcome, delivery.queue), required));
         };
-        let who = who(conn, &self.edge);
+        let who = who(conn, &self.shared.edge);
         let decided = runner
             .state
             .arrived(&who, delivery.standing, outcome, delivery.queue);
         let did = runner.take_did();
-        self.trail.join(did.trail);
+        self.decisions.trail.join(did.trail);
         Some((decided, required.and(did.required)))
     }
 
     /// `connect`: with what text a new connection is refused. It closes where hooks could not be
     /// loaded, unless it is an operator's.
     pub(super) fn greet(&mut self, slot: u32) {
-        let lacks_hooks = self.lacks_hooks();
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        if lacks_hooks && !self.edge.is_operator(conn.listener) {
+        if self.hooks.are_lacking() && !self.shared.edge.is_operator(conn.listener) {
             conn.close_after_flush();
-            self.mark_dirty(slot);
+            self.due.mark_dirty(slot, conn);
             return;
         }
-        let Some(runner) = &mut self.hooks else {
+        let Some(runner) = &mut self.hooks.runner else {
             return;
         };
         if !runner.state.events().has(Event::Connect) {
             return;
         }
-        let who = who(conn, &self.edge);
+        let who = who(conn, &self.shared.edge);
         let refused = runner.state.connect(&who);
         let did = runner.take_did();
-        self.trail.join(did.trail);
+        self.decisions.trail.join(did.trail);
         if let Some(text) = refused {
             let hook_reply = Spoken::refused(&text);
             conn.session
                 .say(hook_reply.as_hook_reply(), &mut conn.out.output);
             conn.end_with(0, did.required);
-            self.mark_dirty(slot);
+            self.due.mark_dirty(slot, conn);
         }
     }
 
     /// `disconnect`.
     pub(super) fn part(&mut self, conn: &mut Conn) {
-        let Some(runner) = &mut self.hooks else {
+        let Some(runner) = &mut self.hooks.runner else {
             return;
         };
         runner.state.forget(conn.caller.client_id);
         if runner.state.events().has(Event::Disconnect) {
-            let who = who(conn, &self.edge);
+            let who = who(conn, &self.shared.edge);
             runner.state.notify(&who, Event::Disconnect);
             let did = runner.take_did();
-            self.trail.join(did.trail);
+            self.decisions.trail.join(did.trail);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Connections that a limit of their address or user makes wait, or turns away.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quintet_host::{ClientKey, Required};
@@ -9,9 +10,13 @@ use quintet_wire::{HookReply, Output};
 
 use super::conn::Pause;
 use super::mail::{Arrival, Way};
-use super::thread::{IoThread, TIGHT_MAX};
+use super::thread::IoThread;
 use crate::edge::Edge;
 use crate::quotas::{Limited, Of};
+
+/// Connections that hold memory are closed, the largest first, when it was
+/// short for so long.
+const TIGHT_MAX: Duration = Duration::from_secs(1);
 
 impl Edge {
     /// Tells a new connection why it is closed, in its protocol's form; one that
@@ -34,7 +39,7 @@ impl IoThread {
         if self.waiting.is_empty() {
             return None;
         }
-        let now_ns = self.edge.security.quotas.now_ns(Instant::now());
+        let now_ns = self.shared.edge.security.quotas.now_ns(Instant::now());
         self.waiting.next(now_ns)
     }
 
@@ -43,14 +48,65 @@ impl IoThread {
         if self.waiting.is_empty() {
             return;
         }
-        let now_ns = self.edge.security.quotas.now_ns(self.instant);
+        let now_ns = self.shared.edge.security.quotas.now_ns(self.turn.instant);
         while let Some(Reverse((at, client_id))) = self.waiting.slowed.peek().copied()
             && at <= now_ns
         {
             self.waiting.slowed.pop();
-            if let Some(slot) = self.conns.slot_of(ClientKey::of(ClientId(client_id))) {
-                self.mark_dirty_again(slot);
+            if let Some((slot, conn)) = self.conns.find(ClientKey::of(ClientId(client_id))) {
+                self.due.mark_again(slot, conn);
             }
+        }
+    }
+
+    /// Sees to it that connections keep to the memory they may have together:
+    /// who holds some is read no further while it is short; then the largest
+    /// are closed. When there is room again, they go on.
+    pub(super) fn keep_memory(&mut self) {
+        let edge = Arc::clone(&self.shared.edge);
+        let budget = &edge.connection_memory;
+        if !budget.is_tight() {
+            self.waiting.tight_since = None;
+            for slot in std::mem::take(&mut self.waiting.starved) {
+                if let Some(conn) = self.conns.get_mut(slot) {
+                    conn.pause = Pause::No;
+                    self.due.mark_again(slot, conn);
+                }
+            }
+            return;
+        }
+        let since = *self.waiting.tight_since.get_or_insert(self.turn.instant);
+        if !budget.is_over() && self.turn.instant.duration_since(since) < TIGHT_MAX {
+            return;
+        }
+        let average = budget.average();
+        let mut largest = Vec::new();
+        for slot in self.conns.slots() {
+            if let Some(conn) = self.conns.get_mut(slot)
+                && conn.charged >= average.max(1)
+                && !edge.is_operator(conn.listener)
+            {
+                largest.push((conn.charged, slot));
+            }
+        }
+        largest.sort_unstable_by(|a, b| b.cmp(a));
+        let enough = budget.limit() / 4 * 3;
+        for (bytes, slot) in largest {
+            if budget.used() <= enough {
+                break;
+            }
+            let closed = budget.turn_away();
+            if closed.is_power_of_two() {
+                let conn = self.conns.get_mut(slot);
+                tracing::warn!(
+                    bytes,
+                    conn = conn.as_ref().map(|conn| conn.number),
+                    peer = conn.and_then(|conn| conn.peer_text()),
+                    "connection closed, {closed} so far: connection_memory is used up, and this \
+                     connection used most of it"
+                );
+            }
+            self.close(slot);
         }
     }
 
@@ -69,10 +125,10 @@ impl IoThread {
             match conn.meter.is_tight() {
                 None => {
                     conn.pause = Pause::No;
-                    self.mark_dirty_again(slot);
+                    self.due.mark_again(slot, conn);
                     continue;
                 }
-                Some(_) if self.instant.duration_since(since) < TIGHT_MAX => {}
+                Some(_) if self.turn.instant.duration_since(since) < TIGHT_MAX => {}
                 Some(of) => overdue = Some((slot, of)),
             }
             self.waiting.crowded.push((client_id, since));
@@ -98,9 +154,10 @@ impl IoThread {
                 largest = (conn.charged, slot);
             }
         }
-        self.edge.security.quotas.refuse(Limited::BytesInFlight, of);
+        let quotas = &self.shared.edge.security.quotas;
+        quotas.refuse(Limited::BytesInFlight, of);
         if let Some(quota) = quota {
-            quota.holds_back(self.edge.security.quotas.now_ns(Instant::now()));
+            quota.holds_back(quotas.now_ns(Instant::now()));
         }
         let (bytes, slot) = largest;
         if let Some(conn) = self.conns.get_mut(slot) {
@@ -131,7 +188,7 @@ impl IoThread {
         let hook_reply = HookReply::Limited(limited.text(of));
         conn.session.say(hook_reply, &mut conn.out.output);
         conn.end_with(start, Required::default());
-        self.mark_dirty(slot);
+        self.due.mark_dirty(slot, conn);
         true
     }
 }

@@ -174,7 +174,8 @@ impl IoThread {
     /// have lost the right meanwhile. Then it goes back, and the connection
     /// ends, and with it whatever it holds.
     pub(super) fn may_be_handed(&mut self, slot: u32, delivery: &Delivery) -> bool {
-        if !self.edge.security.auth.is_used() || !matches!(delivery.outcome, Outcome::Messages(_)) {
+        let auth = &self.shared.edge.security.auth;
+        if !auth.is_used() || !matches!(delivery.outcome, Outcome::Messages(_)) {
             return true;
         }
         let Some(conn) = self.conns.get_mut(slot) else {
@@ -184,16 +185,12 @@ impl IoThread {
             true => Verb::Peek,
             false => Verb::Take,
         };
-        let principal = conn.caller.principal;
-        self.edge
-            .security
-            .auth
-            .may(principal, verb, &delivery.queue)
+        auth.may(conn.caller.principal, verb, &delivery.queue)
     }
 
     /// Closes the connections whose logins count no more.
     pub(super) fn close_logged_out(&mut self) {
-        let edge = Arc::clone(&self.edge);
+        let edge = Arc::clone(&self.shared.edge);
         for slot in self.conns.slots() {
             if let Some(conn) = self.conns.get_mut(slot)
                 && !edge.security.auth.counts(conn.caller.principal, conn.proof)
@@ -216,7 +213,6 @@ impl IoThread {
         client_id: ClientId,
         reply: impl FnOnce(&mut Conn, &Edge) -> DueReply,
     ) {
-        let edge = Arc::clone(&self.edge);
         let Some((slot, conn)) = self.conns.find(ClientKey::of(client_id)) else {
             return;
         };
@@ -224,9 +220,9 @@ impl IoThread {
             return;
         }
         conn.half_close = None;
-        let reply = reply(conn, &edge);
-        self.replies.push(reply);
-        self.encode(slot, &edge);
+        let reply = reply(conn, &self.shared.edge);
+        self.turn.replies.push(reply);
+        self.encode(slot);
         self.serve(slot);
     }
 }

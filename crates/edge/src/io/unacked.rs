@@ -14,7 +14,7 @@ const UNANSWERED_LOOK: Duration = Duration::from_secs(1);
 impl IoThread {
     /// When there is something to see to without an event.
     pub(super) fn next_check_of_unacked(&self) -> Option<Duration> {
-        let held = !self.held.is_empty() && self.edge.core.is_shared();
+        let held = !self.due.held.is_empty() && self.shared.edge.core.is_shared();
         match (self.waiting.unread.is_empty(), held) {
             (false, _) => Some(LOOK),
             (true, true) => Some(UNANSWERED_LOOK),
@@ -28,20 +28,18 @@ impl IoThread {
             for slot in std::mem::take(&mut self.waiting.unread) {
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.pause = Pause::No;
-                    self.mark_dirty_again(slot);
+                    self.due.mark_again(slot, conn);
                 }
             }
         }
-        if self.instant.duration_since(self.unanswered_checked) < UNANSWERED_LOOK {
+        let now = self.turn.instant;
+        if now.duration_since(self.waiting.unanswered_checked) < UNANSWERED_LOOK {
             return;
         }
-        self.unanswered_checked = self.instant;
-        for slot in self.held.clone() {
-            let waited = self
-                .conns
-                .get_mut(slot)
-                .map(|conn| conn.out.waited(self.instant));
-            if waited.is_some_and(|waited| self.edge.core.gives_up(waited)) {
+        self.waiting.unanswered_checked = now;
+        for slot in self.due.held.clone() {
+            let waited = self.conns.get_mut(slot).map(|conn| conn.out.waited(now));
+            if waited.is_some_and(|waited| self.shared.edge.core.gives_up(waited)) {
                 self.close(slot);
             }
         }

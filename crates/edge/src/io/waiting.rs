@@ -9,22 +9,29 @@ use quintet_types::ClientId;
 use super::conn::{Conn, Pause};
 use crate::edge::Edge;
 
-/// ... and until then it is looked at that often.
+/// While connections wait for memory it is looked so often whether there is some.
 pub(super) const TIGHT_LOOK: Duration = Duration::from_millis(20);
 
-/// Connections of a thread that wait for a limit.
-#[derive(Default)]
-pub(super) struct Waiting {
-    /// For a request they may make, by the time of it, ns.
-    pub(super) slowed: BinaryHeap<Reverse<(u64, u64)>>,
-    /// For their address or user to hold less, and since when.
-    pub(super) crowded: Vec<(ClientId, Instant)>,
-    /// For memory to be no longer short.
-    pub(super) starved: Vec<u32>,
-    /// So much waits to be acknowledged that none is read further.
-    pub(super) choked: bool,
-    /// For that to be over.
-    pub(super) unread: Vec<u32>,
+quintet_types::defaults! {
+    /// Connections of a thread that wait for a limit, and when limits were looked at.
+    pub(super) struct Waiting {
+        /// For a request they may make, by the time of it, ns.
+        pub(super) slowed: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new(),
+        /// For their address or user to hold less, and since when.
+        pub(super) crowded: Vec<(ClientId, Instant)> = Vec::new(),
+        /// For memory to be no longer short.
+        pub(super) starved: Vec<u32> = Vec::new(),
+        /// Since when memory is short.
+        pub(super) tight_since: Option<Instant> = None,
+        /// So much waits to be acknowledged that none is read further.
+        pub(super) choked: bool = false,
+        /// For that to be over.
+        pub(super) unread: Vec<u32> = Vec::new(),
+        /// When it was looked last whose replies are given up.
+        pub(super) unanswered_checked: Instant = Instant::now(),
+        /// When it was looked last who is idle.
+        pub(super) idle_checked: Instant = Instant::now(),
+    }
 }
 
 impl Waiting {
@@ -80,6 +87,27 @@ impl Waiting {
         Some(tight || crowded)
     }
 
+    /// Of `most` requests, those that a connection may make now. `None`: it waits to make one.
+    #[inline]
+    pub(super) fn room(
+        &mut self,
+        conn: &mut Conn,
+        edge: &Edge,
+        now: Instant,
+        most: usize,
+    ) -> Option<usize> {
+        let quotas = &edge.security.quotas;
+        let room = conn.meter.room(|| quotas.now_ns(now), most);
+        if room == 0 {
+            self.slow(conn, quotas.now_ns(now), edge);
+            return None;
+        }
+        if conn.pause == Pause::Slowed {
+            conn.pause = Pause::No;
+        }
+        Some(room)
+    }
+
     /// A connection waits until its address or user holds less.
     fn crowd(&mut self, conn: &mut Conn, since: Instant) {
         if conn.pause != Pause::Crowded {
@@ -89,7 +117,7 @@ impl Waiting {
     }
 
     /// A connection waits for a request it may make.
-    pub(super) fn slow(&mut self, conn: &mut Conn, now_ns: u64, edge: &Edge) {
+    fn slow(&mut self, conn: &mut Conn, now_ns: u64, edge: &Edge) {
         let (at, of) = conn.meter.reserve(now_ns);
         conn.pause = Pause::Slowed;
         if let Some(of) = of {

@@ -1,0 +1,113 @@
+//! Connections of a thread that have something to do without an event.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use quintet_host::ClientKey;
+
+use super::conn::{Conn, Secrecy};
+use super::slab::Slab;
+
+/// Connections with a large body on its way that are sent to, and as many that
+/// are read from, before all others are served again: each takes about 50 us.
+pub(super) const LARGE_AT_ONCE: usize = 2;
+
+/// Connections of a thread that have something to do without an event, once at most in each list:
+/// [`super::conn::Listed`].
+#[derive(Default)]
+pub(super) struct Due {
+    /// Connections with something to send.
+    pub(super) dirty: Vec<u32>,
+    /// Connections with replies that wait.
+    pub(super) held: Vec<u32>,
+    /// Connections that have more to do without an event.
+    pub(super) again: VecDeque<u32>,
+    /// The same for those in the middle of a large body.
+    pub(super) again_large: VecDeque<u32>,
+    /// The same for those in the middle of a handshake.
+    pub(super) again_handshake: VecDeque<u32>,
+    /// When handshakes are late; those that are over too.
+    pub(super) handshakes: VecDeque<(Instant, ClientKey)>,
+}
+
+impl Due {
+    /// There is something to do in the next turn.
+    pub(super) fn is_any(&self) -> bool {
+        !self.again.is_empty()
+            || !self.again_large.is_empty()
+            || !self.again_handshake.is_empty()
+            || !self.dirty.is_empty()
+    }
+
+    /// The next handshake that may be late, in so much time.
+    pub(super) fn next_late(&self) -> Option<Duration> {
+        let (at, _) = self.handshakes.front()?;
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+
+    /// A connection's output may have something that can leave.
+    pub(super) fn mark_dirty(&mut self, slot: u32, conn: &mut Conn) {
+        if !conn.listed.dirty {
+            conn.listed.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Comes back to a connection in the next turn.
+    pub(super) fn mark_again(&mut self, slot: u32, conn: &mut Conn) {
+        if !conn.listed.again {
+            conn.listed.again = true;
+            if conn.secrecy == Secrecy::Handshake {
+                self.again_handshake.push_back(slot);
+            } else if conn.inbox.upload.is_some() {
+                self.again_large.push_back(slot);
+            } else {
+                self.again.push_back(slot);
+            }
+        }
+    }
+
+    /// A connection's replies wait.
+    pub(super) fn mark_held(&mut self, slot: u32, conn: &mut Conn) {
+        if !conn.listed.held {
+            conn.listed.held = true;
+            self.held.push(slot);
+        }
+    }
+
+    /// The replies that wait may be able to leave.
+    pub(super) fn send_held(&mut self, conns: &mut Slab) {
+        for slot in std::mem::take(&mut self.held) {
+            if let Some(conn) = conns.get_mut(slot) {
+                conn.listed.held = false;
+                self.mark_dirty(slot, conn);
+            }
+        }
+    }
+
+    /// The connections to send to now, and those to send to after the next look. Small replies
+    /// are first: they do not wait for large bodies, of which a few are sent on at a time.
+    pub(super) fn take_dirty(&mut self, conns: &mut Slab) -> (Vec<u32>, Vec<u32>) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let mut large = |slot: u32| conns.get_mut(slot).is_some_and(|conn| conn.out.is_large());
+        let mut later = Vec::new();
+        if dirty.iter().any(|&slot| large(slot)) {
+            dirty.sort_by_key(|&slot| large(slot));
+            let small = dirty.partition_point(|&slot| !large(slot));
+            let now = dirty.len().min(small + LARGE_AT_ONCE);
+            later = dirty.split_off(now);
+        }
+        (dirty, later)
+    }
+
+    /// Takes back both lists of [`Due::take_dirty`]; the first one is empty, and used again.
+    pub(super) fn give_back(&mut self, dirty: Vec<u32>, mut later: Vec<u32>) {
+        if self.dirty.is_empty() && later.is_empty() {
+            self.dirty = dirty;
+        } else {
+            // Those whose turn it was come after those who wait for it.
+            later.append(&mut self.dirty);
+            self.dirty = later;
+        }
+    }
+}
