@@ -206,14 +206,9 @@ impl ThreadHooks {
     #[inline]
     pub(crate) fn renew(&mut self, hooks: &Hooks, core: &Arc<Core>) {
         if hooks.version() != self.seen || self.are_lacking() {
-            self.renew_now(hooks, core);
+            self.seen = hooks.version();
+            hooks.renew(&mut self.runner, core);
         }
-    }
-
-    #[cold]
-    fn renew_now(&mut self, hooks: &Hooks, core: &Arc<Core>) {
-        self.seen = hooks.version();
-        hooks.renew(&mut self.runner, core);
     }
 
     /// True if there are, or were, hooks since the start.

@@ -31,8 +31,7 @@ impl IoThread {
             Secrecy::Handshake => edge.tls.shared.count(Reason::Gone),
             Secrecy::Secret => edge.tls.shared.closed(),
         }
-        let greeted = matches!(conn.secrecy, Secrecy::Plain | Secrecy::Secret);
-        if self.hooks.runner.is_some() && greeted {
+        if matches!(conn.secrecy, Secrecy::Plain | Secrecy::Secret) {
             self.part(&mut conn);
         }
         let unsent = conn.out.take_unsent();

@@ -1,6 +1,7 @@
 //! Connections of a thread that have something to do without an event.
 
 use std::collections::VecDeque;
+use std::mem::{replace, take};
 use std::time::{Duration, Instant};
 
 use quintet_host::ClientKey;
@@ -47,16 +48,14 @@ impl Due {
 
     /// A connection's output may have something that can leave.
     pub(super) fn mark_dirty(&mut self, slot: u32, conn: &mut Conn) {
-        if !conn.listed.dirty {
-            conn.listed.dirty = true;
+        if !replace(&mut conn.listed.dirty, true) {
             self.dirty.push(slot);
         }
     }
 
     /// Comes back to a connection in the next turn.
     pub(super) fn mark_again(&mut self, slot: u32, conn: &mut Conn) {
-        if !conn.listed.again {
-            conn.listed.again = true;
+        if !replace(&mut conn.listed.again, true) {
             if conn.secrecy == Secrecy::Handshake {
                 self.again_handshake.push_back(slot);
             } else if conn.inbox.upload.is_some() {
@@ -69,15 +68,14 @@ impl Due {
 
     /// A connection's replies wait.
     pub(super) fn mark_held(&mut self, slot: u32, conn: &mut Conn) {
-        if !conn.listed.held {
-            conn.listed.held = true;
+        if !replace(&mut conn.listed.held, true) {
             self.held.push(slot);
         }
     }
 
     /// The replies that wait may be able to leave.
     pub(super) fn send_held(&mut self, conns: &mut Slab) {
-        for slot in std::mem::take(&mut self.held) {
+        for slot in take(&mut self.held) {
             if let Some(conn) = conns.get_mut(slot) {
                 conn.listed.held = false;
                 self.mark_dirty(slot, conn);
@@ -88,7 +86,7 @@ impl Due {
     /// The connections to send to now, and those to send to after the next look. Small replies
     /// are first: they do not wait for large bodies, of which a few are sent on at a time.
     pub(super) fn take_dirty(&mut self, conns: &mut Slab) -> (Vec<u32>, Vec<u32>) {
-        let mut dirty = std::mem::take(&mut self.dirty);
+        let mut dirty = take(&mut self.dirty);
         let mut large = |slot: u32| conns.get_mut(slot).is_some_and(|conn| conn.out.is_large());
         let mut later = Vec::new();
         if dirty.iter().any(|&slot| large(slot)) {

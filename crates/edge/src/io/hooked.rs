@@ -1,11 +1,11 @@
-//! Connections as hooks see them: the events around each request, and of those that come and go.
+//! Connections as hooks see them: those that come and go, and the outcomes of their waits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use quintet_hooks::{Decided as Hooked, Event, HookReply, Who};
-use quintet_host::{Access, Required};
-use quintet_types::{Command, Delivery};
+use quintet_hooks::{Decided as Hooked, Event, Who};
+use quintet_host::Required;
+use quintet_types::Delivery;
 use quintet_wire::ServerResponse;
 
 use super::conn::{Conn, DueReply, Spoken};
@@ -83,53 +83,6 @@ impl IoThread {
     }
 }
 
-/// One command, with its events; `None`: it waits.
-pub(super) fn submit(
-    runner: &mut Runner,
-    conn: &mut Conn,
-    edge: &Edge,
-    command: Command,
-    undone: bool,
-    access: &mut Access<'_>,
-) -> Option<DueReply> {
-    let who = who(conn, edge);
-    // The hook asks the shards itself.
-    access.release();
-    let decided = runner.state.submit(&who, command);
-    let did = runner.take_did();
-    access.join(did.trail);
-    match decided {
-        Hooked::Later => None,
-        Hooked::Now(..) | Hooked::Denied(_) | Hooked::Answer(_) => {
-            Some(reply(decided, did.required, undone))
-        }
-    }
-}
-
-/// A line that no protocol knows.
-pub(super) fn added(
-    runner: &mut Runner,
-    conn: &mut Conn,
-    edge: &Edge,
-    line: &[u8],
-    access: &mut Access<'_>,
-) -> DueReply {
-    let who = who(conn, edge);
-    access.release();
-    let hook_reply = runner.state.added(&who, line);
-    let did = runner.take_did();
-    access.join(did.trail);
-    let Some(hook_reply) = hook_reply else {
-        return DueReply::own();
-    };
-    let spoken = match hook_reply {
-        HookReply::Done => Spoken::Line("OK".to_owned()),
-        HookReply::Text(bytes) => Spoken::of(bytes),
-        HookReply::Refused(text) => Spoken::refused(&text),
-    };
-    DueReply::said(spoken, did.required)
-}
-
 /// A reply with what was decided.
 pub(super) fn reply(decided: Hooked, required: Required, undone: bool) -> DueReply {
     match decided {
@@ -144,7 +97,7 @@ pub(super) fn reply(decided: Hooked, required: Required, undone: bool) -> DueRep
 }
 
 /// The client behind a connection, made on first use.
-fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
+pub(super) fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
     let who = conn.who.get_or_insert_with(|| {
         let peer = conn.way.peer(&conn.stream);
         Arc::new(Who {

@@ -1,4 +1,5 @@
-//! Connections that a limit of their address or user makes wait, or turns away.
+//! Connections that a limit makes wait, turns away or closes: of their address or user, of memory,
+//! or of replies that others should acknowledge.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,6 +18,11 @@ use crate::quotas::{Limited, Of};
 /// Connections that hold memory are closed, the largest first, when it was
 /// short for so long.
 const TIGHT_MAX: Duration = Duration::from_secs(1);
+
+/// While clients are not read from it is looked so often whether they may be.
+const LOOK: Duration = Duration::from_millis(20);
+/// Between two looks whose replies are given up.
+const UNANSWERED_LOOK: Duration = Duration::from_secs(1);
 
 impl Edge {
     /// Tells a new connection why it is closed, in its protocol's form; one that
@@ -190,5 +196,37 @@ impl IoThread {
         conn.end_with(start, Required::default());
         self.due.mark_dirty(slot, conn);
         true
+    }
+    /// When there is something to see to without an event.
+    pub(super) fn next_check_of_unacked(&self) -> Option<Duration> {
+        let held = !self.due.held.is_empty() && self.shared.edge.core.is_shared();
+        match (self.waiting.unread.is_empty(), held) {
+            (false, _) => Some(LOOK),
+            (true, true) => Some(UNANSWERED_LOOK),
+            (true, false) => None,
+        }
+    }
+
+    /// Lets those go on that were not read from, and closes those whose replies are given up.
+    pub(super) fn see_to_unacked(&mut self) {
+        if !self.waiting.choked {
+            for slot in std::mem::take(&mut self.waiting.unread) {
+                if let Some(conn) = self.conns.get_mut(slot) {
+                    conn.pause = Pause::No;
+                    self.due.mark_again(slot, conn);
+                }
+            }
+        }
+        let now = self.turn.instant;
+        if now.duration_since(self.waiting.unanswered_checked) < UNANSWERED_LOOK {
+            return;
+        }
+        self.waiting.unanswered_checked = now;
+        for slot in self.due.held.clone() {
+            let waited = self.conns.get_mut(slot).map(|conn| conn.out.waited(now));
+            if waited.is_some_and(|waited| self.shared.edge.core.gives_up(waited)) {
+                self.close(slot);
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use quintet_host::Required;
 use quintet_tls::Scratch;
 use quintet_types::{CommandError, Name, Principal, Verb};
-use quintet_wire::{ClientRequest, Env, Foreign, Http, Session, Step};
+use quintet_wire::{ClientRequest, Env, Foreign, Http, Step};
 
 use super::conn::{Conn, Secrecy};
 use super::inbox::Feed;
@@ -22,16 +22,6 @@ use crate::hooks::ThreadHooks;
 pub(super) const REQUESTS: usize = 64;
 /// Reads of one connection in one turn.
 const READS: usize = 4;
-
-/// Result of decoding.
-#[derive(Default)]
-struct Decoded {
-    used: usize,
-    /// No complete request is left.
-    dry: bool,
-    /// A large body begins here: its length and queue.
-    body: Option<(u64, Name)>,
-}
 
 /// Why serving a connection ended.
 pub(super) enum Stop {
@@ -152,7 +142,7 @@ impl IoThread {
             return meet(conn, edge, input, dry);
         } else if !dry {
             let (shared, turn) = (&self.shared, &mut self.turn);
-            return Ok(decode_input(conn, input, room, shared, &self.hooks, turn));
+            return Ok(decode(conn, input, room, shared, &self.hooks, turn));
         }
         Ok(dry)
     }
@@ -171,10 +161,7 @@ impl IoThread {
             return Err(Stop::Quiet);
         }
         // A body on its way in is long: others are to have a turn.
-        let most = match conn.inbox.upload {
-            Some(_) => 1,
-            None => READS,
-        };
+        let most = conn.inbox.upload.as_ref().map_or(READS, |_| 1);
         if input.reads >= most {
             return Err(Stop::Again);
         }
@@ -207,10 +194,7 @@ impl IoThread {
             if got.bytes == 0 {
                 // What began like HTTP will not become HTTP any more.
                 let goes_on = conn.inbox.is_new && !conn.inbox.bytes.is_empty();
-                return match goes_on {
-                    true => Ok(()),
-                    false => Err(Stop::Quiet),
-                };
+                return goes_on.then_some(()).ok_or(Stop::Quiet);
             }
         } else if got.drained {
             conn.inbox.feed.drained();
@@ -278,7 +262,7 @@ fn meet(conn: &mut Conn, edge: &Edge, input: &Input<'_>, dry: bool) -> Result<bo
 
 /// Decodes up to `room` requests of a connection. True: more has to be read.
 #[inline]
-fn decode_input(
+fn decode(
     conn: &mut Conn,
     input: &mut Input<'_>,
     room: usize,
@@ -293,17 +277,40 @@ fn decode_input(
         logins: edge.logins_of(principal, hooks.runner.as_ref()),
     };
     let bytes = input.unread(&conn.inbox.bytes);
-    let decoded = decode(&mut *conn.session, bytes, room, &env, &mut turn.asks);
+    // `dry`: no complete request is left. `body`: a large one begins here, of this length.
+    let (mut at, mut dry, mut body) = (0, false, None);
+    while turn.asks.len() < room {
+        match conn.session.decode(&bytes[at..], &env) {
+            Step::More => {
+                dry = true;
+                break;
+            }
+            Step::Skip { used } => at += used,
+            Step::Stream { used, len, queue } => {
+                at += used;
+                body = Some((len, queue));
+                break;
+            }
+            Step::ClientRequest { used, ask } => {
+                at += used;
+                let last = ends_batch(&ask);
+                turn.asks.push(ask);
+                if last {
+                    break;
+                }
+            }
+        }
+    }
     let (count, quotas) = (turn.asks.len(), &edge.security.quotas);
     conn.meter.charge(|| quotas.now_ns(turn.instant), count);
-    conn.inbox.pending_bytes = decoded.used;
-    input.dry = decoded.dry;
-    input.consume(&mut conn.inbox.bytes, decoded.used);
-    if let Some((len, queue)) = decoded.body {
+    conn.inbox.pending_bytes = at;
+    input.dry = dry;
+    input.consume(&mut conn.inbox.bytes, at);
+    if let Some((len, queue)) = body {
         let refused = edge.refuses_body(principal, &queue, len);
         conn.inbox.upload = Some(Upload::new(&edge.core, &edge.uploads, len, refused));
     }
-    decoded.dry
+    dry
 }
 
 /// True if a new connection of the control socket speaks HTTP, which begins with a letter.
@@ -344,41 +351,6 @@ fn refuse_http(conn: &mut Conn, edge: &Edge) {
     let start = conn.out.output.len();
     conn.out.output.put(Foreign::Http.answer());
     conn.end_with(start, Required::default());
-}
-
-/// Decodes up to `room` requests.
-#[inline(always)]
-fn decode(
-    session: &mut dyn Session,
-    input: &[u8],
-    room: usize,
-    env: &Env<'_>,
-    asks: &mut Vec<ClientRequest>,
-) -> Decoded {
-    let mut decoded = Decoded::default();
-    while asks.len() < room {
-        match session.decode(&input[decoded.used..], env) {
-            Step::More => {
-                decoded.dry = true;
-                break;
-            }
-            Step::Skip { used } => decoded.used += used,
-            Step::Stream { used, len, queue } => {
-                decoded.used += used;
-                decoded.body = Some((len, queue));
-                break;
-            }
-            Step::ClientRequest { used, ask } => {
-                decoded.used += used;
-                let last = ends_batch(&ask);
-                asks.push(ask);
-                if last {
-                    break;
-                }
-            }
-        }
-    }
-    decoded
 }
 
 /// True if what follows a request is not decoded before it is answered. A take

@@ -65,7 +65,9 @@ impl IoThread {
         if !self.turn.asks.is_empty() {
             input.requests += self.turn.asks.len();
             self.decide(slot);
-            if self.goes_on(slot) {
+            if let Some(conn) = self.conns.get_mut(slot)
+                && let Some(ClientRequest::EngineAlone(_)) = conn.inbox.pending.front()
+            {
                 // Pages of a long reply: others get a turn in between.
                 input.requests += REQUESTS / 4;
             }
@@ -75,17 +77,6 @@ impl IoThread {
             true => self.read_more(slot, input),
             false => Ok(()),
         }
-    }
-
-    /// True if the last reply of a connection is in its middle.
-    fn goes_on(&mut self, slot: u32) -> bool {
-        let conn = self.conns.get_mut(slot);
-        conn.is_some_and(|conn| {
-            matches!(
-                conn.inbox.pending.front(),
-                Some(ClientRequest::EngineAlone(_))
-            )
-        })
     }
 
     /// A connection has nothing more to do; sees to one whose client closed

@@ -76,13 +76,10 @@ impl Slab {
 
     /// The slots in use.
     pub(super) fn slots(&self) -> Vec<u32> {
-        let used = self
-            .slots
-            .iter()
-            .enumerate()
+        let used = (0..)
+            .zip(&self.slots)
             .filter(|(_, slot)| slot.conn.is_some());
-        used.filter_map(|(slot, _)| u32::try_from(slot).ok())
-            .collect()
+        used.map(|(slot, _)| slot).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

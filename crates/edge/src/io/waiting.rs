@@ -99,7 +99,12 @@ impl Waiting {
         let quotas = &edge.security.quotas;
         let room = conn.meter.room(|| quotas.now_ns(now), most);
         if room == 0 {
-            self.slow(conn, quotas.now_ns(now), edge);
+            let (at, of) = conn.meter.reserve(quotas.now_ns(now));
+            conn.pause = Pause::Slowed;
+            if let Some(of) = of {
+                quotas.delay(of);
+                self.slowed.push(Reverse((at, conn.caller.client_id.0)));
+            }
             return None;
         }
         if conn.pause == Pause::Slowed {
@@ -113,16 +118,6 @@ impl Waiting {
         if conn.pause != Pause::Crowded {
             conn.pause = Pause::Crowded;
             self.crowded.push((conn.caller.client_id, since));
-        }
-    }
-
-    /// A connection waits for a request it may make.
-    fn slow(&mut self, conn: &mut Conn, now_ns: u64, edge: &Edge) {
-        let (at, of) = conn.meter.reserve(now_ns);
-        conn.pause = Pause::Slowed;
-        if let Some(of) = of {
-            edge.security.quotas.delay(of);
-            self.slowed.push(Reverse((at, conn.caller.client_id.0)));
         }
     }
 }

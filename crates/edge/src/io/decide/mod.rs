@@ -1,17 +1,20 @@
 //! Decides the requests of a connection in order.
 
-mod commands;
 mod server;
 
-use quintet_host::Access;
-use quintet_types::Ms;
-use quintet_wire::ClientRequest;
+use quintet_hooks::Decided as Hooked;
+use quintet_host::{Access, Decided};
+use quintet_types::{Command, LeaseOwner, Ms, Name, Outcome, Take};
+use quintet_wire::{ClientRequest, ServerResponse};
 
-use super::conn::{Conn, DueReply, Wait};
-use super::counts::ProtocolCounts;
+use super::conn::{Conn, DueReply, Standing, Wait};
+use super::counts::{Family, ProtocolCounts};
+use super::hooked::{reply, who};
+use super::operations::{administers, did_of, result_of};
+use super::outbox::small_bytes;
 use super::shared::Shared;
 use super::thread::IoThread;
-use crate::hooks::Runner;
+use crate::hooks::{ThreadHooks, not_loaded};
 
 /// How the requests behind one that was decided go on.
 enum Then {
@@ -30,9 +33,7 @@ struct Deciding<'a> {
     shared: &'a Shared,
     conn: &'a mut Conn,
     protocol: &'a ProtocolCounts,
-    hooks: &'a mut Option<Runner>,
-    /// There are hooks, and this thread could not load them.
-    lacks_hooks: bool,
+    hooks: &'a mut ThreadHooks,
     access: Access<'a>,
     now: Ms,
     replies: &'a mut Vec<DueReply>,
@@ -57,8 +58,7 @@ impl IoThread {
             shared,
             protocol: shared.protocol(conn.listener),
             conn,
-            lacks_hooks: self.hooks.are_lacking(),
-            hooks: &mut self.hooks.runner,
+            hooks: &mut self.hooks,
             access: Access::new(&shared.edge.core, now, &mut self.decisions.trail),
             now,
             replies: &mut self.turn.replies,
@@ -97,4 +97,122 @@ impl IoThread {
         drop(at);
         self.encode(slot);
     }
+}
+
+impl Deciding<'_> {
+    /// A command, with the events of hooks around it.
+    #[inline]
+    fn command(&mut self, command: Command) -> Then {
+        let (mut undone, mut in_line) = (false, 0);
+        if let Command::Take(take) = &command {
+            (undone, in_line) = (is_undone(take), take.bytes_in_line());
+        } else if let Command::Watch(take) = &command {
+            self.conn.standing = take.as_ref().map(|take| Standing {
+                leased: take.lease.is_some(),
+                bytes: take.bytes_in_line(),
+            });
+        }
+        let edge = &self.shared.edge;
+        let what = command.about();
+        let act = administers(&command, what);
+        let verb = what.verb;
+        self.protocol.command(verb);
+        self.access.is_for(verb);
+        let family = Family::of(verb);
+        let before = self.replies.len();
+        let lacks_hooks = self.hooks.are_lacking();
+        match &mut self.hooks.runner {
+            Some(runner) if !runner.state.ignores(&command) => {
+                let who = who(self.conn, edge);
+                // The hook asks the shards itself.
+                self.access.release();
+                let decided = runner.state.submit(&who, command);
+                let did = runner.take_did();
+                self.access.join(did.trail);
+                if !matches!(decided, Hooked::Later) {
+                    self.replies.push(reply(decided, did.required, undone));
+                }
+            }
+            _ if lacks_hooks => self.replies.push(DueReply {
+                response: ServerResponse::Engine(not_loaded(), Name::default()),
+                ..DueReply::own()
+            }),
+            _ => {
+                if let Decided::Now(outcome, queue, required) =
+                    self.access.submit(self.conn.caller, command)
+                {
+                    let response = ServerResponse::Engine(outcome, queue);
+                    self.replies.push(DueReply::of(response, required, undone));
+                }
+            }
+        }
+        let Some(reply) = self.replies.get_mut(before) else {
+            if let Some(act) = act {
+                self.conn.unfinished = Some(Box::new(act));
+            }
+            return Then::Wait(Wait {
+                undone,
+                family,
+                in_line: true,
+                bytes: in_line,
+            });
+        };
+        reply.family = family;
+        if let Some(act) = act
+            && !act.is_nothing(&reply.response)
+        {
+            let did = did_of(&act, &reply.response);
+            edge.audit(self.conn, &act, result_of(&reply.response), did);
+        }
+        if let ServerResponse::Engine(outcome, _) = &reply.response {
+            self.bytes += bytes_in(outcome);
+        }
+        match self.bytes > edge.limits.output_bytes_max {
+            true => Then::Later,
+            false => Then::Next,
+        }
+    }
+
+    /// The same; the connection closes if the reply is an error.
+    fn command_or_close(&mut self, command: Command) -> Then {
+        let then = self.command(command);
+        if !matches!(then, Then::Wait(_))
+            && let Some(reply) = self.replies.last_mut()
+            && reply.is_command_error()
+        {
+            reply.closes = true;
+            return Then::Close;
+        }
+        then
+    }
+
+    /// The same; the reply waits for the disk under every sync policy.
+    fn command_synced(&mut self, command: Command) -> Then {
+        let then = self.command(command);
+        if !matches!(then, Then::Wait(_))
+            && let Some(reply) = self.replies.last_mut()
+        {
+            reply.required.durable = reply.required.written;
+            *self.wants_sync = true;
+        }
+        then
+    }
+}
+
+/// True if what the take gets goes back when its reply never begins to leave:
+/// it was removed, or its lease does not end with the connection.
+fn is_undone(take: &Take) -> bool {
+    !take.peek
+        && take.lease.is_none_or(|lease| match lease.owner {
+            LeaseOwner::Time | LeaseOwner::TimeElseConnection => true,
+            LeaseOwner::Connection | LeaseOwner::Process => false,
+        })
+}
+
+/// Bytes of the bodies in an outcome that are copied to the output.
+fn bytes_in(outcome: &Outcome) -> usize {
+    let Outcome::Messages(messages) = outcome else {
+        return 0;
+    };
+    small_bytes(messages)
 }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use quintet_hooks::HookReply;
 use quintet_wire::{HostRequest, Login, ServerResponse, WorkerRequest};
 
 use super::{Deciding, Then};
-use crate::io::conn::{DueReply, Wait};
-use crate::io::hooked;
+use crate::auth::{Begun, Comes};
+use crate::io::conn::{DueReply, Spoken, Wait};
+use crate::io::hooked::who;
+use crate::io::login::address;
 use crate::io::mail::Mail;
 use crate::io::operations::Administers;
 
@@ -31,14 +34,21 @@ impl Deciding<'_> {
 
     /// A line that the protocol does not know, and perhaps a hook.
     pub(super) fn unknown(&mut self, line: &[u8]) -> Then {
-        let reply = match &mut *self.hooks {
-            Some(runner) => {
-                let (conn, access) = (&mut *self.conn, &mut self.access);
-                hooked::added(runner, conn, &self.shared.edge, line, access)
-            }
-            None => DueReply::own(),
+        let Some(runner) = &mut self.hooks.runner else {
+            return self.reply(DueReply::own());
         };
-        self.reply(reply)
+        let who = who(self.conn, &self.shared.edge);
+        self.access.release();
+        let hook_reply = runner.state.added(&who, line);
+        let did = runner.take_did();
+        self.access.join(did.trail);
+        let spoken = match hook_reply {
+            None => return self.reply(DueReply::own()),
+            Some(HookReply::Done) => Spoken::Line("OK".to_owned()),
+            Some(HookReply::Text(bytes)) => Spoken::of(bytes),
+            Some(HookReply::Refused(text)) => Spoken::refused(&text),
+        };
+        self.reply(DueReply::said(spoken, did.required))
     }
 
     /// A request to the table of workers.
@@ -49,16 +59,29 @@ impl Deciding<'_> {
 
     /// The client has shown whether it knows its listener's password.
     pub(super) fn prove(&mut self, met: bool) -> Then {
-        let met = self.shared.edge.prove(self.conn, met);
+        let edge = &self.shared.edge;
+        let protocol = edge.listeners[self.conn.listener].protocol;
+        let met = edge.security.proved(protocol, address(self.conn), met);
         self.reply(DueReply::at_once(ServerResponse::Login(met)))
     }
 
     /// The client says who it is.
     pub(super) fn log_in(&mut self, login: &Login) -> Then {
-        let (edge, thread) = (&self.shared.edge, self.shared.index);
-        match edge.log_in_conn(thread, self.conn, login) {
-            Some(reply) => self.reply(reply),
-            None => Then::Wait(Wait::default()),
+        let (edge, client_id) = (&self.shared.edge, self.conn.caller.client_id);
+        let mailbox = Arc::clone(self.shared.mailbox());
+        let notify = move |login_result| mailbox.leave(Mail::Login(client_id, login_result));
+        let comes = Comes {
+            name: &login.name,
+            secret: &login.secret,
+            address: address(self.conn),
+            ..Comes::default()
+        };
+        match edge.security.begin_login(&comes, notify) {
+            Begun::Now(login_result) => {
+                let reply = self.conn.becomes(login_result, edge);
+                self.reply(reply)
+            }
+            Begun::Later => Then::Wait(Wait::default()),
         }
     }
 
