@@ -10,8 +10,7 @@ use quintet_tls::Identity;
 use quintet_types::Caller;
 
 use super::Stream;
-use super::conn::Conn;
-use super::conn::Secrecy;
+use super::conn::{Conn, Secrecy};
 use super::guests::Origin;
 use super::mail::{Arrival, Mail, Way};
 use super::sockets::token_of;

@@ -9,8 +9,7 @@ use quintet_types::{ClientId, ClientStats};
 use quintet_wire::{ServerResponse, WorkerSeen, WorkerState};
 use serde_json::json;
 
-use super::conn::Secrecy;
-use super::conn::{Conn, DueReply};
+use super::conn::{Conn, DueReply, Secrecy};
 use super::mail::Mail;
 use super::operations::result_of;
 use super::thread::IoThread;
@@ -216,9 +215,7 @@ impl Edge {
                 idle_ms: listed.idle_ms,
                 unread_bytes: listed.unread_bytes,
                 asks: listed.asks.map(shown),
-                worker: None,
-                waits_on: Vec::new(),
-                leases: 0,
+                ..Client::default()
             };
             if let Some(known) = listed
                 .client_id
@@ -243,10 +240,8 @@ impl Edge {
             tls: conn.secrecy == Secrecy::Secret,
             idle_ms,
             unread_bytes: conn.out.unsent() as u64,
-            asks: None,
             worker: conn.session.worker().map(str::to_owned),
-            waits_on: Vec::new(),
-            leases: 0,
+            ..Client::default()
         }
     }
 }

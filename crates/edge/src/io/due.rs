@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem::{replace, take};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use quintet_host::ClientKey;
 
@@ -38,12 +38,6 @@ impl Due {
             || !self.again_large.is_empty()
             || !self.again_handshake.is_empty()
             || !self.dirty.is_empty()
-    }
-
-    /// The next handshake that may be late, in so much time.
-    pub(super) fn next_late(&self) -> Option<Duration> {
-        let (at, _) = self.handshakes.front()?;
-        Some(at.saturating_duration_since(Instant::now()))
     }
 
     /// A connection's output may have something that can leave.

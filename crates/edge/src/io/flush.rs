@@ -21,7 +21,7 @@ impl IoThread {
                 self.due.send_held(&mut self.conns);
             }
             let (mut dirty, later) = self.due.take_dirty(&mut self.conns);
-            let now = self.turn.read_by(Instant::now());
+            let now = self.turn.read_at(Instant::now());
             for slot in dirty.drain(..) {
                 self.flush_conn(slot, now);
             }

@@ -77,8 +77,7 @@ impl IoThread {
         if runner.state.events().has(Event::Disconnect) {
             let who = who(conn, &self.shared.edge);
             runner.state.notify(&who, Event::Disconnect);
-            let did = runner.take_did();
-            self.decisions.trail.join(did.trail);
+            self.decisions.trail.join(runner.take_did().trail);
         }
     }
 }

@@ -8,7 +8,7 @@ use quintet_tls::Scratch;
 use quintet_types::{CommandError, Name, Principal, Verb};
 use quintet_wire::{ClientRequest, Env, Foreign, Http, Step};
 
-use super::conn::{Conn, Secrecy};
+use super::conn::{Conn, Pause, Secrecy};
 use super::inbox::Feed;
 use super::outbox::FREE_BYTES;
 use super::shared::Shared;
@@ -131,13 +131,20 @@ impl IoThread {
         let mut room = REQUESTS - input.requests;
         let fresh = conn.inbox.pending.is_empty() && conn.inbox.upload.is_none();
         if fresh && !dry && !is_empty {
-            let may_make = self.waiting.room(conn, edge, now, room);
-            room = may_make.ok_or(Stop::Quiet)?;
+            let quotas = &edge.security.quotas;
+            room = conn.meter.room(|| quotas.now_ns(now), room);
+            if room == 0 {
+                self.waiting.slow(conn, quotas.now_ns(now), edge);
+                return Err(Stop::Quiet);
+            }
+            if conn.pause == Pause::Slowed {
+                conn.pause = Pause::No;
+            }
         }
         if !conn.inbox.pending.is_empty() {
             self.turn.asks.extend(conn.inbox.pending.drain(..));
         } else if conn.inbox.upload.is_some() {
-            return feed_upload(conn, edge, input, dry);
+            return feed(conn, edge, input, dry);
         } else if conn.inbox.is_new && !is_empty {
             return meet(conn, edge, input, dry);
         } else if !dry {
@@ -220,12 +227,7 @@ impl IoThread {
 ///
 /// # Errors
 /// A chunk was written: others get a turn first.
-fn feed_upload(
-    conn: &mut Conn,
-    edge: &Edge,
-    input: &mut Input<'_>,
-    dry: bool,
-) -> Result<bool, Stop> {
+fn feed(conn: &mut Conn, edge: &Edge, input: &mut Input<'_>, dry: bool) -> Result<bool, Stop> {
     let inbox = &mut conn.inbox;
     let Some(upload) = &mut inbox.upload else {
         return Ok(dry);

@@ -22,7 +22,7 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        let (edge, read) = (&self.shared.edge, self.turn.read_at());
+        let (edge, read) = (&self.shared.edge, self.turn.read_at(self.turn.instant));
         let listener = &edge.listeners[conn.listener];
         let protocol = self.shared.protocol(conn.listener);
         let env = protocol.env(self.turn.now);
@@ -196,7 +196,8 @@ impl IoThread {
         let mut reply = DueReply::of(response, required, undone);
         let output = &mut conn.out.output;
         let next = conn.session.deliver(&reply.response, &env, output);
-        let pushed = Replies::one(self.turn.read_at(), Family::Take);
+        let read = self.turn.read_at(self.turn.instant);
+        let pushed = Replies::one(read, Family::Take);
         conn.out
             .end_reply(start, required, reply.take_undone(), pushed);
         match next {

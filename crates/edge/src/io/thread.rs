@@ -133,7 +133,7 @@ impl IoThread {
             idle.then_some(Duration::from_secs(1)),
             self.waiting.tight_since.map(|_| TIGHT_LOOK),
             self.next_check_of_unacked(),
-            self.due.next_late(),
+            self.due.handshakes.front().map(|(at, _)| until(*at)),
             self.next_limited(),
         ];
         waits.into_iter().flatten().min()

@@ -54,13 +54,8 @@ impl Turn {
         self.instant = Instant::now();
     }
 
-    /// When what this turn decides was there to be read.
-    pub(super) fn read_at(&self) -> Read {
-        self.read_by(self.instant)
-    }
-
-    /// The same for what was there at `instant`.
-    pub(super) fn read_by(&self, instant: Instant) -> Read {
+    /// For what was there to be read at `instant`.
+    pub(super) fn read_at(&self, instant: Instant) -> Read {
         Read::at(instant, self.start)
     }
 }

@@ -87,30 +87,14 @@ impl Waiting {
         Some(tight || crowded)
     }
 
-    /// Of `most` requests, those that a connection may make now. `None`: it waits to make one.
-    #[inline]
-    pub(super) fn room(
-        &mut self,
-        conn: &mut Conn,
-        edge: &Edge,
-        now: Instant,
-        most: usize,
-    ) -> Option<usize> {
-        let quotas = &edge.security.quotas;
-        let room = conn.meter.room(|| quotas.now_ns(now), most);
-        if room == 0 {
-            let (at, of) = conn.meter.reserve(quotas.now_ns(now));
-            conn.pause = Pause::Slowed;
-            if let Some(of) = of {
-                quotas.delay(of);
-                self.slowed.push(Reverse((at, conn.caller.client_id.0)));
-            }
-            return None;
+    /// A connection waits for a request it may make.
+    pub(super) fn slow(&mut self, conn: &mut Conn, now_ns: u64, edge: &Edge) {
+        let (at, of) = conn.meter.reserve(now_ns);
+        conn.pause = Pause::Slowed;
+        if let Some(of) = of {
+            edge.security.quotas.delay(of);
+            self.slowed.push(Reverse((at, conn.caller.client_id.0)));
         }
-        if conn.pause == Pause::Slowed {
-            conn.pause = Pause::No;
-        }
-        Some(room)
     }
 
     /// A connection waits until its address or user holds less.
