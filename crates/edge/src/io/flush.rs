@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use quintet_host::ClientKey;
 
-use super::conn::Pause;
+use super::conn::{Conn, Pause};
 use super::counts::Read;
 use super::outbox::Flushed;
 use super::sockets::token_of;
@@ -42,23 +42,17 @@ impl IoThread {
             }
         }
         if self.decisions.trail.recorded > 0 {
-            let (shared, now) = (&self.shared, self.turn.instant);
-            self.decisions
-                .write(shared, &self.due, &mut self.conns, now);
+            let (shared, conns, now) = (&self.shared, &mut self.conns, self.turn.instant);
+            self.decisions.write(shared, &self.due, conns, now);
         }
     }
 
     /// True if a reply waits only for its batch to be written.
     fn held_for_writing(&mut self) -> bool {
-        if !self.shared.edge.core.waits_for_disk() {
-            return true;
-        }
         let (conns, completed) = (&mut self.conns, self.decisions.completed);
-        self.due.held.iter().any(|&slot| {
-            conns
-                .get_mut(slot)
-                .is_some_and(|conn| conn.out.waits_for_write(completed))
-        })
+        let waits = |conn: &mut Conn| conn.out.waits_for_write(completed);
+        let mut waits = |&slot: &u32| conns.get_mut(slot).is_some_and(waits);
+        !self.shared.edge.core.waits_for_disk() || self.due.held.iter().any(&mut waits)
     }
 
     fn flush_conn(&mut self, slot: u32, now: Read) {
@@ -92,14 +86,9 @@ impl IoThread {
                 conn.stream.finish(&mut turn.scratch, &mut turn.records);
             }
         }
-        if flushed == Flushed::Dead
-            || finished
-            || (blocked != conn.blocked
-                && conn
-                    .stream
-                    .watch_writable(registry, token, blocked)
-                    .is_err())
-        {
+        let ends = finished || flushed == Flushed::Dead;
+        let watch = |conn: &mut Conn| conn.stream.watch_writable(registry, token, blocked);
+        if ends || (blocked != conn.blocked && watch(conn).is_err()) {
             self.close(slot);
             return;
         }
@@ -108,8 +97,7 @@ impl IoThread {
         if waits {
             self.due.mark_held(slot, conn);
         }
-        let goes_on = conn.pause == Pause::Stalled && conn.may_go_on(edge.limits.output_bytes_max);
-        if goes_on {
+        if conn.pause == Pause::Stalled && conn.may_go_on(edge.limits.output_bytes_max) {
             conn.pause = Pause::No;
             self.due.mark_again(slot, conn);
         }

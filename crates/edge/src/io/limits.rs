@@ -197,6 +197,7 @@ impl IoThread {
         self.due.mark_dirty(slot, conn);
         true
     }
+
     /// When there is something to see to without an event.
     pub(super) fn next_check_of_unacked(&self) -> Option<Duration> {
         let held = !self.due.held.is_empty() && self.shared.edge.core.is_shared();

@@ -84,6 +84,7 @@ impl IoThread {
         }
         self.restore(caller, lost);
     }
+
     /// Delivers what this thread's own decisions have brought to its own connections.
     pub(super) fn deliver_local(&mut self) {
         for _ in 0..LOCAL_DELIVERIES {

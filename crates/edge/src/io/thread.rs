@@ -104,9 +104,8 @@ impl IoThread {
             self.wake_slowed();
             self.serve_again();
             self.deliver_local();
-            let (shared, now) = (&self.shared, self.turn.instant);
-            self.decisions
-                .write(shared, &self.due, &mut self.conns, now);
+            let (shared, conns, now) = (&self.shared, &mut self.conns, self.turn.instant);
+            self.decisions.write(shared, &self.due, conns, now);
             self.decisions.see_to_disk(shared, now, idle);
             self.part_from_the_gone();
             self.flush();

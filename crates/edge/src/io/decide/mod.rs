@@ -164,8 +164,8 @@ impl Deciding<'_> {
             let did = did_of(&act, &reply.response);
             edge.audit(self.conn, &act, result_of(&reply.response), did);
         }
-        if let ServerResponse::Engine(outcome, _) = &reply.response {
-            self.bytes += bytes_in(outcome);
+        if let ServerResponse::Engine(Outcome::Messages(messages), _) = &reply.response {
+            self.bytes += small_bytes(messages);
         }
         match self.bytes > edge.limits.output_bytes_max {
             true => Then::Later,
@@ -207,12 +207,4 @@ fn is_undone(take: &Take) -> bool {
             LeaseOwner::Time | LeaseOwner::TimeElseConnection => true,
             LeaseOwner::Connection | LeaseOwner::Process => false,
         })
-}
-
-/// Bytes of the bodies in an outcome that are copied to the output.
-fn bytes_in(outcome: &Outcome) -> usize {
-    let Outcome::Messages(messages) = outcome else {
-        return 0;
-    };
-    small_bytes(messages)
 }
