@@ -144,7 +144,7 @@ pub(super) const WAITS: &[Planted] = planted![
         => "                    () = stops, if false => {}\n"; ["--lib" "a_stop_waits_for_readers"]
         ["--test=http" "a_stop_gives_up_clients"]
     "wait-unread": "a stop waits for a client of another protocol that reads nothing"
-        "crates/edge/src/io/close.rs": ">= UNREAD_AT_STOP\n" => ">= 100 * UNREAD_AT_STOP\n";
+        "crates/edge/src/io/close.rs": ">= UNREAD_AT_STOP;" => ">= 100 * UNREAD_AT_STOP;";
         ["--test=http" "a_stop_gives_up_clients"]
     "thread-http": "a second thread of HTTP begins with the first connection"
         "crates/http/src/threads.rs": "            && is_used(&self.first)\n" => "";

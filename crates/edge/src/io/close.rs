@@ -1,12 +1,13 @@
 //! The ends of connections: of one, of those that say nothing, and of all at a stop.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quintet_client::Did;
 use quintet_process::again;
 use quintet_tls::Reason;
 
-use super::conn::{Pause, Phase, Secrecy};
+use super::conn::{Conn, Pause, Phase, Secrecy};
 use super::thread::IoThread;
 
 /// At a stop a connection whose client takes nothing for so long is closed.
@@ -47,9 +48,13 @@ impl IoThread {
         if !self.shared.edge.core.is_stuck() {
             return;
         }
+        self.close_those(|conn| conn.inbox.feed.is_closed() && conn.out.owes());
+    }
+
+    /// Closes the connections that are to end.
+    fn close_those(&mut self, ends: impl Fn(&mut Conn) -> bool) {
         for slot in self.conns.slots() {
-            let conn = self.conns.get_mut(slot);
-            if conn.is_some_and(|conn| conn.inbox.feed.is_closed() && conn.out.owes()) {
+            if self.conns.get_mut(slot).is_some_and(&ends) {
                 self.close(slot);
             }
         }
@@ -62,21 +67,17 @@ impl IoThread {
             return;
         }
         self.waiting.idle_checked = now;
-        for slot in self.conns.slots() {
-            let Some(conn) = self.conns.get_mut(slot) else {
-                continue;
-            };
-            let idle_ms = self.shared.edge.listeners[conn.listener].idle_ms;
+        let (edge, now_ms) = (Arc::clone(&self.shared.edge), self.turn.now);
+        self.close_those(|conn| {
+            let idle_ms = edge.listeners[conn.listener].idle_ms;
             let limit = Duration::from_millis(idle_ms);
             let quiet = now.saturating_duration_since(conn.active);
             // A take that waits is not idle.
             let waits = conn.phase.waits() || conn.standing.is_some();
             let waits = waits || conn.pause == Pause::Slowed;
             let idle = idle_ms > 0 && quiet > limit && !waits;
-            if idle || conn.session.is_overdue(self.turn.now) {
-                self.close(slot);
-            }
-        }
+            idle || conn.session.is_overdue(now_ms)
+        });
     }
 
     /// Accepts no more and decides no more; what was decided is still sent. A connection without
@@ -109,14 +110,10 @@ impl IoThread {
             return false;
         };
         let now = Instant::now();
-        for slot in self.conns.slots() {
-            let unread = self.conns.get_mut(slot).is_some_and(|conn| {
-                conn.blocked && now.duration_since(conn.active) >= UNREAD_AT_STOP
-            });
-            if unread || now >= at {
-                self.close(slot);
-            }
-        }
+        self.close_those(|conn| {
+            let unread = conn.blocked && now.duration_since(conn.active) >= UNREAD_AT_STOP;
+            unread || now >= at
+        });
         self.conns.is_empty()
     }
 }

@@ -21,7 +21,7 @@ impl IoThread {
                 self.due.send_held(&mut self.conns);
             }
             let (mut dirty, later) = self.due.take_dirty(&mut self.conns);
-            let now = self.turn.read_at(Instant::now());
+            let now = Read::at(Instant::now(), self.turn.start);
             for slot in dirty.drain(..) {
                 self.flush_conn(slot, now);
             }
@@ -51,8 +51,8 @@ impl IoThread {
     fn held_for_writing(&mut self) -> bool {
         let (conns, completed) = (&mut self.conns, self.decisions.completed);
         let waits = |conn: &mut Conn| conn.out.waits_for_write(completed);
-        let mut waits = |&slot: &u32| conns.get_mut(slot).is_some_and(waits);
-        !self.shared.edge.core.waits_for_disk() || self.due.held.iter().any(&mut waits)
+        let waits = |&slot: &u32| conns.get_mut(slot).is_some_and(waits);
+        !self.shared.edge.core.waits_for_disk() || self.due.held.iter().any(waits)
     }
 
     fn flush_conn(&mut self, slot: u32, now: Read) {

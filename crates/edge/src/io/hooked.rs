@@ -1,6 +1,5 @@
 //! Connections as hooks see them: those that come and go, and the outcomes of their waits.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quintet_hooks::{Decided as Hooked, Event, Who};
@@ -98,15 +97,12 @@ pub(super) fn reply(decided: Hooked, required: Required, undone: bool) -> DueRep
 /// The client behind a connection, made on first use.
 pub(super) fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
     let who = conn.who.get_or_insert_with(|| {
-        let peer = conn.way.peer(&conn.stream);
+        let peer = conn.way.peer(&conn.stream).map(|peer| peer.to_string());
         Arc::new(Who {
             caller: conn.caller,
             connection: conn.caller.client_id.0,
             protocol: edge.listeners[conn.listener].protocol,
-            peer: peer
-                .as_ref()
-                .map_or_else(String::new, SocketAddr::to_string)
-                .into(),
+            peer: peer.unwrap_or_default().into(),
             user: conn.user.as_deref().unwrap_or_default().into(),
         })
     });

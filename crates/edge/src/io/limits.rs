@@ -201,11 +201,8 @@ impl IoThread {
     /// When there is something to see to without an event.
     pub(super) fn next_check_of_unacked(&self) -> Option<Duration> {
         let held = !self.due.held.is_empty() && self.shared.edge.core.is_shared();
-        match (self.waiting.unread.is_empty(), held) {
-            (false, _) => Some(LOOK),
-            (true, true) => Some(UNANSWERED_LOOK),
-            (true, false) => None,
-        }
+        let unread = (!self.waiting.unread.is_empty()).then_some(LOOK);
+        unread.or(held.then_some(UNANSWERED_LOOK))
     }
 
     /// Lets those go on that were not read from, and closes those whose replies are given up.

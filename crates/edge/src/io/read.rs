@@ -374,13 +374,8 @@ fn ends_batch(ask: &ClientRequest) -> bool {
 
 impl Edge {
     /// Why a large body for `queue` should not even be stored.
-    pub fn refuses_body(
-        &self,
-        principal: Principal,
-        queue: &Name,
-        len: u64,
-    ) -> Option<CommandError> {
-        if !self.security.auth.may(principal, Verb::Put, queue) {
+    pub fn refuses_body(&self, who: Principal, queue: &Name, len: u64) -> Option<CommandError> {
+        if !self.security.auth.may(who, Verb::Put, queue) {
             return Some(CommandError::NotPermitted);
         }
         if self.draining.load(Ordering::Relaxed) {

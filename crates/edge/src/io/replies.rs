@@ -8,7 +8,7 @@ use quintet_types::{Caller, Delivery, Outcome, State};
 use quintet_wire::{ClientRequest, Next, ServerResponse};
 
 use super::conn::DueReply;
-use super::counts::{Family, Replies};
+use super::counts::{Family, Read, Replies};
 use super::hooked::reply;
 use super::operations::{Administers, did_of, result_of};
 use super::thread::IoThread;
@@ -22,7 +22,8 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        let (edge, read) = (&self.shared.edge, self.turn.read_at(self.turn.instant));
+        let read = Read::at(self.turn.instant, self.turn.start);
+        let edge = &self.shared.edge;
         let listener = &edge.listeners[conn.listener];
         let protocol = self.shared.protocol(conn.listener);
         let env = protocol.env(self.turn.now);
@@ -197,7 +198,7 @@ impl IoThread {
         let mut reply = DueReply::of(response, required, undone);
         let output = &mut conn.out.output;
         let next = conn.session.deliver(&reply.response, &env, output);
-        let read = self.turn.read_at(self.turn.instant);
+        let read = Read::at(self.turn.instant, self.turn.start);
         let pushed = Replies::one(read, Family::Take);
         conn.out
             .end_reply(start, required, reply.take_undone(), pushed);

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mio::event::Event;
 use mio::{Events, Poll, Token};
 use quintet_client::Operator;
 use quintet_host::Access;
@@ -91,11 +92,7 @@ impl IoThread {
                     WAKE => {}
                     Token(token) => match self.sockets.listener_of(token) {
                         Some(listener) => self.sockets.accept_again.push(listener),
-                        None => {
-                            let closed = event.is_read_closed();
-                            let dead = event.is_error() || (closed && event.is_write_closed());
-                            self.on_event(token, closed, dead, event.is_writable());
-                        }
+                        None => self.on_event(token, event),
                     },
                 }
             }
@@ -160,19 +157,20 @@ impl IoThread {
     }
 
     /// Something happened to a connection.
-    fn on_event(&mut self, token: usize, closed: bool, dead: bool, writable: bool) {
+    fn on_event(&mut self, token: usize, event: &Event) {
         let Some((slot, conn)) = self.conns.find(key_of(self.shared.index, token)) else {
             return;
         };
+        let closed = event.is_read_closed();
         conn.active = self.turn.instant;
         conn.inbox.feed.wake(closed);
-        if dead {
+        if event.is_error() || (closed && event.is_write_closed()) {
             // Reset, or closed both ways: no reply can arrive.
             self.close(slot);
             return;
         }
         let later = conn.inbox.upload.is_some() || conn.secrecy == Secrecy::Handshake;
-        if writable {
+        if event.is_writable() {
             self.due.mark_dirty(slot, conn);
         }
         if later {

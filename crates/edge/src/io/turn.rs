@@ -7,7 +7,6 @@ use quintet_types::Ms;
 use quintet_wire::ClientRequest;
 
 use super::conn::DueReply;
-use super::counts::Read;
 use super::mail::Mail;
 
 /// Bytes read at once; also what is decoded without a copy.
@@ -18,8 +17,8 @@ pub(super) struct Turn {
     /// Engine time of this turn.
     pub(super) now: Ms,
     pub(super) instant: Instant,
-    /// Where the clock of [`Read`] begins.
-    start: Instant,
+    /// Where the clock of [`super::counts::Read`] begins.
+    pub(super) start: Instant,
     /// When connections get no more time; `None`: the thread does not stop yet.
     pub(super) stop_at: Option<Instant>,
     pub(super) scratch: Vec<u8>,
@@ -52,10 +51,5 @@ impl Turn {
     pub(super) fn begin(&mut self, now: Ms) {
         self.now = now;
         self.instant = Instant::now();
-    }
-
-    /// For what was there to be read at `instant`.
-    pub(super) fn read_at(&self, instant: Instant) -> Read {
-        Read::at(instant, self.start)
     }
 }
