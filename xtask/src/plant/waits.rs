@@ -124,7 +124,7 @@ pub(super) const WAITS: &[Planted] = planted![
         "            at.engine.set_memory_room(0);\n            at.engine\n                .supply"
         => "            at.engine\n                .supply"; ["--lib" "a_stop_leaves_no_put"]
     "wait-upload-more": "a large body is not read on"
-        "crates/edge/src/io/due.rs": "                self.again_large.push_back(slot);\n"
+        "crates/edge/src/io/conns.rs": "                self.again_large.push_back(slot);\n"
         => "                self.dirty.push(slot);\n"; ["--test=protocols" "items_of_every_size"]
     "wait-upload-client": "half a large body outlives its client"
         "crates/edge/src/io/thread.rs": "        let later = conn.inbox.upload.is_some()"

@@ -6,10 +6,9 @@ use std::time::Instant;
 use quintet_host::{ClientKey, Completed, Required, Trail};
 use quintet_types::Delivery;
 
-use super::due::Due;
+use super::conns::{Due, Slab};
 use super::gather::{Duty, Gather};
 use super::shared::Shared;
-use super::slab::Slab;
 
 /// Decisions of a thread that are still to be told to others, written and synced.
 #[derive(Default)]

@@ -14,11 +14,10 @@ use quintet_process::Bound;
 use quintet_types::{Caller, Message};
 
 use super::conn::Secrecy;
+use super::conns::{Due, LARGE_AT_ONCE, Slab};
 use super::decisions::Decisions;
-use super::due::{Due, LARGE_AT_ONCE};
 use super::mail::{Mail, WAKE};
 use super::shared::Shared;
-use super::slab::Slab;
 use super::sockets::{Sockets, key_of};
 use super::turn::Turn;
 use super::waiting::{TIGHT_LOOK, Waiting};
