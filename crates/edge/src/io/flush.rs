@@ -65,13 +65,9 @@ impl IoThread {
         let protocol = self.shared.protocol(conn.listener);
         let completed = self.decisions.completed;
         let waits = conn.out.release(completed, turn.instant, now, protocol);
-        let mut written = 0;
-        let flushed = conn.out.flush(
-            &mut conn.stream,
-            &mut turn.records,
-            &edge.core.body_source(),
-            &mut written,
-        );
+        let (bodies, mut written) = (edge.core.body_source(), 0);
+        let (stream, records) = (&mut conn.stream, &mut turn.records);
+        let flushed = conn.out.flush(stream, records, &bodies, &mut written);
         if written > 0 {
             conn.active = turn.instant;
             let counter = &self.shared.counts().bytes_written;

@@ -148,10 +148,8 @@ impl IoThread {
     /// most.
     fn close_largest(&mut self, crowded: u32, of: Of) {
         let mut largest = (0, crowded);
-        let quota = self
-            .conns
-            .get_mut(crowded)
-            .and_then(|conn| conn.meter.tight());
+        let conn = self.conns.get_mut(crowded);
+        let quota = conn.and_then(|conn| conn.meter.tight());
         for slot in self.conns.slots() {
             if let (Some(conn), Some(quota)) = (self.conns.get_mut(slot), &quota)
                 && conn.charged > largest.0

@@ -82,7 +82,8 @@ impl IoThread {
                 std::process::exit(1);
             }
             let edge = &self.shared.edge;
-            self.turn.begin(edge.core.clock.now());
+            self.turn.now = edge.core.clock.now();
+            self.turn.instant = Instant::now();
             self.waiting.choked = edge.core.is_choked();
             self.hooks.renew(&edge.security.hooks, &edge.core);
             let idle = events.is_empty() && !self.due.is_any();

@@ -46,10 +46,4 @@ impl Turn {
             mail: Vec::new(),
         }
     }
-
-    /// The next turn begins; `now` is engine time.
-    pub(super) fn begin(&mut self, now: Ms) {
-        self.now = now;
-        self.instant = Instant::now();
-    }
 }

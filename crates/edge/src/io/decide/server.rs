@@ -101,15 +101,14 @@ impl Deciding<'_> {
     fn reload(&mut self, ask: &HostRequest) -> Then {
         // Written down when it is known what came of it.
         self.conn.unfinished = Some(Box::new(Administers::of_host(ask)));
-        let client_id = self.conn.caller.client_id;
-        let mailbox = Arc::clone(self.shared.mailbox());
+        let (caller, mailbox) = (self.conn.caller, Arc::clone(self.shared.mailbox()));
         let notify = move |came: Result<Vec<String>, String>| {
             let text = came
                 .map(|_| String::new())
                 .map_err(|_| NOT_RELOADED.to_owned());
-            mailbox.leave(Mail::Answer(client_id, text));
+            mailbox.leave(Mail::Answer(caller.client_id, text));
         };
-        let by = Some(self.conn.caller.principal);
+        let by = Some(caller.principal);
         self.shared.operator.reload(by, Box::new(notify));
         Then::Wait(Wait::default())
     }
