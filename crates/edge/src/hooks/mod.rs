@@ -211,16 +211,11 @@ impl ThreadHooks {
         }
     }
 
-    /// True if there are, or were, hooks since the start.
-    pub(crate) fn are_used(&self) -> bool {
-        self.seen > 0
-    }
-
     /// True if there are hooks and this thread could not load them: it tries again, and decides
     /// nothing for clients until then.
     #[inline]
     pub(crate) fn are_lacking(&self) -> bool {
-        self.runner.is_none() && self.are_used()
+        self.runner.is_none() && self.seen > 0
     }
 }
 

@@ -206,7 +206,7 @@ impl IoThread {
         self.conns.insert(key, Box::new(conn));
         if self.turn.stop_at.is_some() {
             self.close(key.slot);
-        } else if self.hooks.are_used() && knows {
+        } else if knows {
             self.greet(key.slot);
         }
         if speaks_first && let Some(conn) = self.conns.get_mut(key.slot) {

@@ -58,9 +58,7 @@ impl IoThread {
             self.say_limited(slot, limited, Of::User);
             return;
         }
-        if self.hooks.are_used() {
-            self.greet(slot);
-        }
+        self.greet(slot);
     }
 
     /// TLS has failed. True: the connection goes on in the clear, to name the protocol
