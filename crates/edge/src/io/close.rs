@@ -70,12 +70,11 @@ impl IoThread {
         let (edge, now_ms) = (Arc::clone(&self.shared.edge), self.turn.now);
         self.close_those(|conn| {
             let idle_ms = edge.listeners[conn.listener].idle_ms;
-            let limit = Duration::from_millis(idle_ms);
             let quiet = now.saturating_duration_since(conn.active);
             // A take that waits is not idle.
             let waits = conn.phase.waits() || conn.standing.is_some();
             let waits = waits || conn.pause == Pause::Slowed;
-            let idle = idle_ms > 0 && quiet > limit && !waits;
+            let idle = idle_ms > 0 && quiet > Duration::from_millis(idle_ms) && !waits;
             idle || conn.session.is_overdue(now_ms)
         });
     }

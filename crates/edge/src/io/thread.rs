@@ -30,14 +30,20 @@ const HANDSHAKES_AT_ONCE: usize = 2;
 /// At a stop it is looked so often who takes nothing.
 const LOOK_AT_STOP: Duration = Duration::from_millis(200);
 
-/// One I/O thread. Each part is borrowed on its own, so that a method of one can have others.
+/// One I/O thread. Each part can be borrowed on its own.
 pub struct IoThread {
+    /// Its number, and the state of all threads.
     pub(super) shared: Shared,
+    /// The poll, and listeners to accept from.
     pub(super) sockets: Sockets,
     pub(super) conns: Slab,
+    /// Those of them that are served, sent to or released without an event.
     pub(super) due: Due,
+    /// The time, and the buffers that are used again.
     pub(super) turn: Turn,
+    /// Outcomes for others, and batches to write and sync.
     pub(super) decisions: Decisions,
+    /// Connections that a limit makes wait.
     pub(super) waiting: Waiting,
     pub(super) hooks: ThreadHooks,
 }
@@ -70,7 +76,9 @@ impl IoThread {
         })
     }
 
-    /// Serves until told to stop.
+    /// Serves until told to stop. A turn serves the connections that have an event, mail or more to
+    /// do, and decides their requests. Then it has the decisions written, and sends replies. Last
+    /// it ends connections that hold too much, say nothing or are late.
     pub fn run(mut self) {
         let mut events = Events::with_capacity(1024);
         loop {
