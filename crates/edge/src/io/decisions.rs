@@ -1,4 +1,4 @@
-//! Decisions of a thread that are still to be told to others, written and synced.
+//! Decisions of a thread that others still have to get, or that are still to be written and synced.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::conns::{Due, Slab};
 use super::gather::{Duty, Gather};
 use super::shared::Shared;
 
-/// Decisions of a thread that are still to be told to others, written and synced.
+/// Decisions of a thread that others still have to get, or that are still to be written and synced.
 #[derive(Default)]
 pub(super) struct Decisions {
     /// Work that this thread's steps have left: outcomes for others, and the newest batch something
