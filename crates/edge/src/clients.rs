@@ -5,7 +5,7 @@ use quintet_types::{ClientId, Name};
 use serde::Serialize;
 
 /// A connection as `GET /connections` and `quintet clients` show it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub struct Client {
     /// Its number while the process lives; leases name it as their holder.
     pub id: u64,

@@ -5,7 +5,6 @@
 //! arrives for takes that waited.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,9 +14,7 @@ use quintet_hooks::Decided as Hooked;
 use quintet_host::{
     Access, ClientKey, Completed, Core, Decided, Post as _, Required, SLOTS_MAX, Trail, locked,
 };
-use quintet_types::{
-    Caller, ClientId, Command, CommandError, Delivery, Handed, LargeBody, Name, Outcome,
-};
+use quintet_types::{Caller, ClientId, Command, CommandError, Delivery, Handed, Name, Outcome};
 
 use crate::hooks::{Hooks, NotLoaded, Runner, at_client_api, not_loaded};
 use crate::io::{Mail, Mailbox};
@@ -466,40 +463,6 @@ impl Dispatcher {
         // Without the lock.
         drop(inside);
         drop(late);
-    }
-
-    /// As [`quintet_client::ClientApi::read`], of a large body.
-    ///
-    /// # Errors
-    /// As that.
-    pub(crate) fn read_large(
-        &self,
-        body: &LargeBody,
-        from: u64,
-        into: &mut [u8],
-    ) -> io::Result<usize> {
-        let mut begin = 0;
-        let mut filled = 0;
-        for place in body.places() {
-            let end = begin + u64::from(place.len);
-            let at = from + filled as u64;
-            if at < end && filled < into.len() {
-                let bytes = self.core.body_source().read(&place);
-                let bytes = bytes.map_err(io::Error::other)?;
-                // The body's bytes are the last ones.
-                let bytes = bytes
-                    .len()
-                    .checked_sub(place.len as usize)
-                    .map(|skip| &bytes[skip..])
-                    .ok_or_else(|| io::Error::other("a chunk of the body is incomplete"))?;
-                let skip = usize::try_from(at - begin).unwrap_or(usize::MAX);
-                let count = (bytes.len() - skip).min(into.len() - filled);
-                into[filled..filled + count].copy_from_slice(&bytes[skip..skip + count]);
-                filled += count;
-            }
-            begin = end;
-        }
-        Ok(filled)
     }
 }
 

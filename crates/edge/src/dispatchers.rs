@@ -106,7 +106,28 @@ impl Dispatchers {
     /// # Errors
     /// As that.
     pub fn read_large(&self, body: &LargeBody, from: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.first().read_large(body, from, into)
+        let mut begin = 0;
+        let mut filled = 0;
+        for place in body.places() {
+            let end = begin + u64::from(place.len);
+            let at = from + filled as u64;
+            if at < end && filled < into.len() {
+                let bytes = self.core.body_source().read(&place);
+                let bytes = bytes.map_err(io::Error::other)?;
+                // The body's bytes are the last ones.
+                let bytes = bytes
+                    .len()
+                    .checked_sub(place.len as usize)
+                    .map(|skip| &bytes[skip..])
+                    .ok_or_else(|| io::Error::other("a chunk of the body is incomplete"))?;
+                let skip = usize::try_from(at - begin).unwrap_or(usize::MAX);
+                let count = (bytes.len() - skip).min(into.len() - filled);
+                into[filled..filled + count].copy_from_slice(&bytes[skip..skip + count]);
+                filled += count;
+            }
+            begin = end;
+        }
+        Ok(filled)
     }
 
     /// Tells the thread of the first one to end.

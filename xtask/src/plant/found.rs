@@ -236,8 +236,9 @@ pub(super) const FOUND: &[Planted] = planted![
         "Err(NotLoaded) if command == Some(Command::StopWaiting) => None,"
         => "Err(NotLoaded) if command.is_none() => None,"; ["--lib" "nothing_goes_past_hooks"]
     "connects-without-hooks": "clients come in where hooks that may refuse them could not be loaded"
-        "crates/edge/src/io/hooked.rs": "if lacks_hooks && !self.edge.is_operator(conn.listener) {"
-        => "if lacks_hooks && self.edge.is_operator(conn.listener) {";
+        "crates/edge/src/io/hooked.rs":
+        "if self.hooks.are_lacking() && !self.shared.edge.is_operator(conn.listener) {"
+        => "if self.hooks.are_lacking() && self.shared.edge.is_operator(conn.listener) {";
         ["--test=hooks" "hooks_that_a_thread_cannot_load"]
     "pending-not-counted": "requests behind one that waits take memory that nobody counts"
         "crates/edge/src/io/inbox.rs": "            false => self.pending_bytes,"

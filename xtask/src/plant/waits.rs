@@ -112,9 +112,9 @@ pub(super) const WAITS: &[Planted] = planted![
         => "self.queue.running_to(&receiver) >= share.max(1) as usize + 1000)";
         ["--test=http" "a_receiver_that_hangs"]
     "wait-take-at-stop": "a take in line waits at a stop"
-        "crates/edge/src/io/thread.rs":
+        "crates/edge/src/io/close.rs":
         "                self.stop_waiting(slot);\n            } else {\n                conn.close_after_flush();"
-        => "                self.mark_dirty_again(slot);\n            } else {\n                conn.close_after_flush();";
+        => "                self.due.mark_again(slot, conn);\n            } else {\n                conn.close_after_flush();";
         ["--test=http" "a_stop_answers_all_waiting"]
     "wait-room-at-stop": "a put for memory waits at a stop"
         "crates/server/src/serve.rs": "    server.core.end_room_waits();\n}" => "}";
@@ -124,27 +124,27 @@ pub(super) const WAITS: &[Planted] = planted![
         "            at.engine.set_memory_room(0);\n            at.engine\n                .supply"
         => "            at.engine\n                .supply"; ["--lib" "a_stop_leaves_no_put"]
     "wait-upload-more": "a large body is not read on"
-        "crates/edge/src/io/thread.rs": "                self.again_large.push_back(slot);\n"
+        "crates/edge/src/io/conns.rs": "                self.again_large.push_back(slot);\n"
         => "                self.dirty.push(slot);\n"; ["--test=protocols" "items_of_every_size"]
     "wait-upload-client": "half a large body outlives its client"
         "crates/edge/src/io/thread.rs": "        let later = conn.inbox.upload.is_some()"
         => "        if closed && conn.inbox.upload.is_some() {\n            return;\n        }\n        let later = conn.inbox.upload.is_some()";
         ["--test=protocols" "half_a_body_holds_nothing"]
     "wait-upload-idle": "half a large body is never idle"
-        "crates/edge/src/io/thread.rs": "        let waits = waits || conn.pause == Pause::Slowed;"
+        "crates/edge/src/io/close.rs": "        let waits = waits || conn.pause == Pause::Slowed;"
         => "        let waits = waits || conn.pause == Pause::Slowed || conn.inbox.upload.is_some();";
         ["--test=protocols" "half_a_body_holds_nothing"]
     "wait-upload-stop": "half a large body waits at a stop"
-        "crates/edge/src/io/thread.rs":
-        "            } else {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped"
-        => "            } else if conn.inbox.upload.is_none() {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped";
+        "crates/edge/src/io/close.rs":
+        "            } else {\n                conn.close_after_flush();"
+        => "            } else if conn.inbox.upload.is_none() {\n                conn.close_after_flush();";
         ["--test=protocols" "half_a_body_holds_nothing"]
     "wait-unread-http": "a stop waits for a client of HTTP that reads nothing"
         "crates/http/src/paced.rs": "                    () = stops => {}\n"
         => "                    () = stops, if false => {}\n"; ["--lib" "a_stop_waits_for_readers"]
         ["--test=http" "a_stop_gives_up_clients"]
     "wait-unread": "a stop waits for a client of another protocol that reads nothing"
-        "crates/edge/src/io/thread.rs": ">= UNREAD_AT_STOP\n" => ">= 100 * UNREAD_AT_STOP\n";
+        "crates/edge/src/io/close.rs": ">= UNREAD_AT_STOP;" => ">= 100 * UNREAD_AT_STOP;";
         ["--test=http" "a_stop_gives_up_clients"]
     "thread-http": "a second thread of HTTP begins with the first connection"
         "crates/http/src/threads.rs": "            && is_used(&self.first)\n" => "";

@@ -193,6 +193,32 @@ impl Runner {
     }
 }
 
+/// The hooks of an I/O thread.
+#[derive(Default)]
+pub(crate) struct ThreadHooks {
+    pub(crate) runner: Option<Runner>,
+    /// The version of the hooks it was made from.
+    seen: u64,
+}
+
+impl ThreadHooks {
+    /// Takes up hooks that have changed.
+    #[inline]
+    pub(crate) fn renew(&mut self, hooks: &Hooks, core: &Arc<Core>) {
+        if hooks.version() != self.seen || self.are_lacking() {
+            self.seen = hooks.version();
+            hooks.renew(&mut self.runner, core);
+        }
+    }
+
+    /// True if there are hooks and this thread could not load them: it tries again, and decides
+    /// nothing for clients until then.
+    #[inline]
+    pub(crate) fn are_lacking(&self) -> bool {
+        self.runner.is_none() && self.seen > 0
+    }
+}
+
 /// The files of `path` and when each was changed, to notice changes by.
 fn stamp(path: &Path) -> Vec<(PathBuf, Option<std::time::SystemTime>, u64)> {
     let one = |path: PathBuf| {

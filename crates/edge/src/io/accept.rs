@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mio::Token;
 use quintet_tls::Identity;
 use quintet_types::Caller;
 
 use super::Stream;
-use super::conn::Conn;
-use super::conn::Secrecy;
+use super::conn::{Conn, Secrecy};
 use super::guests::Origin;
 use super::mail::{Arrival, Mail, Way};
+use super::sockets::token_of;
 use super::thread::IoThread;
 use crate::edge::Edge;
 use crate::quotas::Of;
@@ -104,11 +103,12 @@ impl Edge {
 
 impl IoThread {
     pub(super) fn accept_all(&mut self) {
-        if self.accept_at.is_some_and(|at| at > self.instant) {
+        let at = self.sockets.accept_at;
+        if at.is_some_and(|at| at > self.turn.instant) {
             return;
         }
-        self.accept_at = None;
-        for at in std::mem::take(&mut self.accept_again) {
+        self.sockets.accept_at = None;
+        for at in std::mem::take(&mut self.sockets.accept_again) {
             self.accept(at);
         }
     }
@@ -119,7 +119,7 @@ impl IoThread {
     )]
     fn accept(&mut self, at: usize) {
         for _ in 0..ACCEPTS {
-            let Some((number, bound)) = self.listeners.get(at) else {
+            let Some((number, bound)) = self.sockets.listeners.get(at) else {
                 return;
             };
             let number = *number;
@@ -129,43 +129,45 @@ impl IoThread {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        let failed = &self.edge.accepts_failed;
+                        let failed = &self.shared.edge.accepts_failed;
                         let failed = failed.fetch_add(1, Ordering::Relaxed) + 1;
                         // It is tried again ten times a second.
                         if failed.is_power_of_two() {
                             tracing::warn!("cannot accept a connection, {failed} times: {error}");
                         }
-                        self.accept_again.push(at);
-                        self.accept_at = Some(self.instant + ACCEPT_RETRY);
+                        self.sockets.accept_again.push(at);
+                        self.sockets.accept_at = Some(self.turn.instant + ACCEPT_RETRY);
                         return;
                     }
                 },
             }
         }
-        self.accept_again.push(at);
-        self.accept_at = Some(self.instant);
+        self.sockets.accept_again.push(at);
+        self.sockets.accept_at = Some(self.turn.instant);
     }
 
     /// Gives a new connection to the thread with the fewest.
     fn place(&mut self, stream: Stream, listener: usize) {
         let arrival = Arrival::direct(stream, listener);
-        if let Some((thread, arrival)) = self.edge.admit(arrival, Some(self.index)) {
-            if thread == self.index {
+        let (edge, index) = (&self.shared.edge, self.shared.index);
+        if let Some((thread, arrival)) = edge.admit(arrival, Some(index)) {
+            if thread == index {
                 self.open(arrival);
             } else {
-                self.edge.mail[thread].leave(Mail::Socket(arrival));
+                edge.mail[thread].leave(Mail::Socket(arrival));
             }
         }
     }
 
     pub(super) fn open(&mut self, mut arrival: Arrival) {
+        let (edge, index) = (&self.shared.edge, self.shared.index);
         let (origin, listener) = (arrival.origin, arrival.listener);
-        let Some(key) = self.conns.reserve(self.index) else {
-            self.edge.dismiss(self.index, origin);
+        let Some(key) = self.conns.reserve(index) else {
+            edge.dismiss(index, origin);
             return;
         };
-        let token = Token((key.generation as usize) << 24 | key.slot as usize);
-        if let Err(error) = arrival.stream.register(self.poll.registry(), token) {
+        let registry = self.sockets.poll.registry();
+        if let Err(error) = arrival.stream.register(registry, token_of(key)) {
             let peer = arrival.address().map(|address| address.to_string());
             tracing::warn!(
                 conn = arrival.number,
@@ -173,44 +175,42 @@ impl IoThread {
                 "cannot register a connection: {error}"
             );
             self.conns.release(key);
-            self.edge.dismiss(self.index, origin);
+            edge.dismiss(index, origin);
             return;
         }
         let caller = Caller {
             client_id: key.client_id(),
-            principal: self.edge.who_comes(&arrival),
+            principal: edge.who_comes(&arrival),
         };
-        let counted = self
-            .edge
-            .security
-            .count_as(&mut arrival.meter, caller.principal);
+        let counted = edge.security.count_as(&mut arrival.meter, caller.principal);
         if let Err(limited) = counted {
-            self.edge.turn_away(arrival, limited, Of::User);
+            edge.turn_away(arrival, limited, Of::User);
             self.conns.release(key);
-            self.edge.dismiss(self.index, origin);
+            edge.dismiss(index, origin);
             return;
         }
-        let listening = &self.edge.listeners[listener];
+        let listening = &edge.listeners[listener];
         let session = listening.opener.open();
         if let Some(secure) = &listening.tls
             && arrival.way == Way::Direct
         {
             arrival.stream.secure(secure.acceptor.accept());
-            self.begin_handshake(key);
+            let late = self.turn.instant + edge.tls.shared.handshake_time();
+            self.due.handshakes.push_back((late, key));
         }
         let mut conn = Conn::new(arrival, session, caller);
-        conn.active = self.instant;
-        conn.inbox.is_new = self.edge.listeners[listener].api || !self.edge.is_operator(listener);
+        conn.active = self.turn.instant;
+        conn.inbox.is_new = listening.api || !edge.is_operator(listener);
         let knows = conn.secrecy == Secrecy::Plain;
-        let speaks_first = knows && self.edge.listeners[listener].opener.speaks_first();
+        let speaks_first = knows && listening.opener.speaks_first();
         self.conns.insert(key, Box::new(conn));
-        if self.stop_at.is_some() {
+        if self.turn.stop_at.is_some() {
             self.close(key.slot);
-        } else if self.hooks_seen > 0 && knows {
+        } else if knows {
             self.greet(key.slot);
         }
-        if speaks_first {
-            self.mark_dirty_again(key.slot);
+        if speaks_first && let Some(conn) = self.conns.get_mut(key.slot) {
+            self.due.mark_again(key.slot, conn);
         }
     }
 }

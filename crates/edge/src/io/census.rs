@@ -9,8 +9,7 @@ use quintet_types::{ClientId, ClientStats};
 use quintet_wire::{ServerResponse, WorkerSeen, WorkerState};
 use serde_json::json;
 
-use super::conn::Secrecy;
-use super::conn::{Conn, DueReply};
+use super::conn::{Conn, DueReply, Secrecy};
 use super::mail::Mail;
 use super::operations::result_of;
 use super::thread::IoThread;
@@ -216,9 +215,7 @@ impl Edge {
                 idle_ms: listed.idle_ms,
                 unread_bytes: listed.unread_bytes,
                 asks: listed.asks.map(shown),
-                worker: None,
-                waits_on: Vec::new(),
-                leases: 0,
+                ..Client::default()
             };
             if let Some(known) = listed
                 .client_id
@@ -243,10 +240,8 @@ impl Edge {
             tls: conn.secrecy == Secrecy::Secret,
             idle_ms,
             unread_bytes: conn.out.unsent() as u64,
-            asks: None,
             worker: conn.session.worker().map(str::to_owned),
-            waits_on: Vec::new(),
-            leases: 0,
+            ..Client::default()
         }
     }
 }
@@ -255,7 +250,7 @@ impl IoThread {
     /// Tells a list of a slice of the connections, and hands it on.
     pub(super) fn count(&mut self, census: Census) {
         let Census { place, mut listing } = census;
-        let edge = Arc::clone(&self.edge);
+        let (edge, index) = (Arc::clone(&self.shared.edge), self.shared.index);
         let (clients, next) = match place {
             Place::Slot(first) => self.clients_from(first, &edge),
             Place::Http(after) => {
@@ -263,7 +258,7 @@ impl IoThread {
                 // A short slice is the last one, however fast others connect.
                 let last = clients.get(AT_ONCE - 1);
                 let last = last.and_then(|last| http_id(last.client_id()));
-                (clients, last.map(|id| (self.index, Place::Http(id))))
+                (clients, last.map(|id| (index, Place::Http(id))))
             }
         };
         let all = clients.into_iter().all(|client| listing.add(client));
@@ -275,12 +270,12 @@ impl IoThread {
 
     /// A slice of this thread's connections, and where the list goes on.
     fn clients_from(&mut self, first: u32, edge: &Edge) -> (Vec<Client>, Option<(usize, Place)>) {
-        let slots = self.conns.slots();
+        let (index, slots) = (self.shared.index, self.conns.slots());
         let behind = &slots[slots.partition_point(|slot| *slot < first)..];
         let mut clients = Vec::new();
         for &slot in behind.iter().take(AT_ONCE) {
             if let Some(conn) = self.conns.get_mut(slot) {
-                let idle = self.instant.saturating_duration_since(conn.active);
+                let idle = self.turn.instant.saturating_duration_since(conn.active);
                 let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
                 clients.push(edge.client(conn, idle_ms));
             }
@@ -290,8 +285,8 @@ impl IoThread {
             client.set_held(known.leases, &known.waits_on);
         }
         let next = match behind.get(AT_ONCE) {
-            Some(slot) => (self.index, Place::Slot(*slot)),
-            None if self.index + 1 < edge.threads.len() => (self.index + 1, Place::Slot(0)),
+            Some(slot) => (index, Place::Slot(*slot)),
+            None if index + 1 < edge.threads.len() => (index + 1, Place::Slot(0)),
             None => (0, Place::Http(0)),
         };
         (clients, Some(next))

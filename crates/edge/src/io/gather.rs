@@ -15,7 +15,7 @@ const SHORT: Duration = Duration::from_millis(1);
 
 /// The thread that is to sync now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum Duty {
     /// Nobody: nothing is to be synced, or more is ready to share it.
     Nobody,
     /// The I/O thread itself: two threads need not be woken for it.
@@ -48,18 +48,18 @@ impl Gather {
     /// At the end of a turn. `idle`: the turn found nothing to do. `durable`:
     /// the newest durable batch. `usual`: what a sync took lately. Empty
     /// afterwards, unless more is to be gathered.
-    pub(super) fn turn(&mut self, now: Instant, idle: bool, durable: u64, usual: Duration) -> Turn {
+    pub(super) fn turn(&mut self, now: Instant, idle: bool, durable: u64, usual: Duration) -> Duty {
         let Some((commit_number, since)) = self.open else {
-            return Turn::Nobody;
+            return Duty::Nobody;
         };
         let turn = if durable >= commit_number {
-            Turn::Nobody
+            Duty::Nobody
         } else if idle && usual <= SHORT {
-            Turn::Here
+            Duty::Here
         } else if idle || now.saturating_duration_since(since) >= usual.max(SHORT) {
-            Turn::LogThread
+            Duty::LogThread
         } else {
-            return Turn::Nobody;
+            return Duty::Nobody;
         };
         self.open = None;
         turn
@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn an_idle_thread_syncs_at_once_on_a_fast_disk() {
         for (usual, expected) in [
-            (USUAL, Turn::Here),
-            (SHORT, Turn::Here),
-            (SHORT * 2, Turn::LogThread),
+            (USUAL, Duty::Here),
+            (SHORT, Duty::Here),
+            (SHORT * 2, Duty::LogThread),
         ] {
             let (mut gather, start) = gather();
             assert_eq!(gather.turn(start, true, 2, usual), expected);
@@ -96,12 +96,12 @@ mod tests {
         for (usual, time) in [(USUAL, SHORT), (SHORT * 5, SHORT * 5)] {
             let (mut gather, start) = gather();
             let soon = start + time / 2;
-            assert_eq!(gather.turn(start, false, 2, usual), Turn::Nobody);
+            assert_eq!(gather.turn(start, false, 2, usual), Duty::Nobody);
             gather.add(4, 2, soon);
             gather.add(0, 2, soon);
-            assert_eq!(gather.turn(soon, false, 2, usual), Turn::Nobody);
+            assert_eq!(gather.turn(soon, false, 2, usual), Duty::Nobody);
             assert!(gather.is_open());
-            assert_eq!(gather.turn(start + time, false, 3, usual), Turn::LogThread);
+            assert_eq!(gather.turn(start + time, false, 3, usual), Duty::LogThread);
             assert!(!gather.is_open());
         }
     }
@@ -109,10 +109,10 @@ mod tests {
     #[test]
     fn a_batch_that_was_synced_needs_no_sync() {
         let (mut gather, start) = gather();
-        assert_eq!(gather.turn(start, true, 3, USUAL), Turn::Nobody);
+        assert_eq!(gather.turn(start, true, 3, USUAL), Duty::Nobody);
         assert!(!gather.is_open());
         gather.add(3, 3, start);
         assert!(!gather.is_open());
-        assert_eq!(gather.turn(start, true, 3, USUAL), Turn::Nobody);
+        assert_eq!(gather.turn(start, true, 3, USUAL), Duty::Nobody);
     }
 }

@@ -16,7 +16,7 @@ impl IoThread {
     /// Whether the next owner could go on with this connection as if it had just been accepted.
     /// Nothing more is decided for it from here on.
     pub(super) fn may_go_on_elsewhere(&mut self, slot: u32) -> bool {
-        let edge = &self.edge;
+        let edge = &self.shared.edge;
         let conn = self.conns.get_mut(slot);
         let fresh = conn.filter(|conn| conn.is_as_accepted() && !edge.is_operator(conn.listener));
         let Some(client_id) = fresh.map(|conn| conn.caller.client_id) else {

@@ -1,11 +1,10 @@
-//! Connections as hooks see them: the events around each request, and of those that come and go.
+//! Connections as hooks see them: those that come and go, and the outcomes of their waits.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use quintet_hooks::{Decided as Hooked, Event, HookReply, Who};
-use quintet_host::{Access, Required};
-use quintet_types::{Command, Delivery};
+use quintet_hooks::{Decided as Hooked, Event, Who};
+use quintet_host::Required;
+use quintet_types::Delivery;
 use quintet_wire::ServerResponse;
 
 use super::conn::{Conn, DueReply, Spoken};
@@ -14,28 +13,6 @@ use crate::edge::Edge;
 use crate::hooks::Runner;
 
 impl IoThread {
-    /// Takes up hooks that have changed.
-    #[inline]
-    pub(super) fn renew_hooks(&mut self) {
-        if self.edge.security.hooks.version() != self.hooks_seen || self.lacks_hooks() {
-            self.renew_hooks_now();
-        }
-    }
-
-    /// True if there are hooks and this thread could not load them: it tries again, and decides
-    /// nothing for clients until then.
-    #[inline]
-    pub(super) fn lacks_hooks(&self) -> bool {
-        self.hooks.is_none() && self.hooks_seen > 0
-    }
-
-    #[cold]
-    fn renew_hooks_now(&mut self) {
-        self.hooks_seen = self.edge.security.hooks.version();
-        let hooks = &self.edge.security.hooks;
-        hooks.renew(&mut self.hooks, &self.edge.core);
-    }
-
     /// The outcome of a waiting take or a subscription, after the hooks have seen it. `None`: there
     /// is no reply, or it waits again.
     pub(super) fn arrived(
@@ -46,111 +23,62 @@ impl IoThread {
     ) -> Option<(Hooked, Required)> {
         let conn = self.conns.get_mut(slot)?;
         let outcome = delivery.outcome.of_command();
-        let runner = self.hooks.as_mut();
+        let runner = self.hooks.runner.as_mut();
         let awaits = |runner: &&mut Runner| runner.state.awaits(delivery.to, delivery.standing);
         let Some(runner) = runner.filter(awaits) else {
             return Some((Hooked::Now(outcome, delivery.queue), required));
         };
-        let who = who(conn, &self.edge);
+        let who = who(conn, &self.shared.edge);
         let decided = runner
             .state
             .arrived(&who, delivery.standing, outcome, delivery.queue);
         let did = runner.take_did();
-        self.trail.join(did.trail);
+        self.decisions.trail.join(did.trail);
         Some((decided, required.and(did.required)))
     }
 
     /// `connect`: with what text a new connection is refused. It closes where hooks could not be
     /// loaded, unless it is an operator's.
     pub(super) fn greet(&mut self, slot: u32) {
-        let lacks_hooks = self.lacks_hooks();
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        if lacks_hooks && !self.edge.is_operator(conn.listener) {
+        if self.hooks.are_lacking() && !self.shared.edge.is_operator(conn.listener) {
             conn.close_after_flush();
-            self.mark_dirty(slot);
+            self.due.mark_dirty(slot, conn);
             return;
         }
-        let Some(runner) = &mut self.hooks else {
+        let Some(runner) = &mut self.hooks.runner else {
             return;
         };
         if !runner.state.events().has(Event::Connect) {
             return;
         }
-        let who = who(conn, &self.edge);
+        let who = who(conn, &self.shared.edge);
         let refused = runner.state.connect(&who);
         let did = runner.take_did();
-        self.trail.join(did.trail);
+        self.decisions.trail.join(did.trail);
         if let Some(text) = refused {
             let hook_reply = Spoken::refused(&text);
             conn.session
                 .say(hook_reply.as_hook_reply(), &mut conn.out.output);
             conn.end_with(0, did.required);
-            self.mark_dirty(slot);
+            self.due.mark_dirty(slot, conn);
         }
     }
 
     /// `disconnect`.
     pub(super) fn part(&mut self, conn: &mut Conn) {
-        let Some(runner) = &mut self.hooks else {
+        let Some(runner) = &mut self.hooks.runner else {
             return;
         };
         runner.state.forget(conn.caller.client_id);
         if runner.state.events().has(Event::Disconnect) {
-            let who = who(conn, &self.edge);
+            let who = who(conn, &self.shared.edge);
             runner.state.notify(&who, Event::Disconnect);
-            let did = runner.take_did();
-            self.trail.join(did.trail);
+            self.decisions.trail.join(runner.take_did().trail);
         }
     }
-}
-
-/// One command, with its events; `None`: it waits.
-pub(super) fn submit(
-    runner: &mut Runner,
-    conn: &mut Conn,
-    edge: &Edge,
-    command: Command,
-    undone: bool,
-    access: &mut Access<'_>,
-) -> Option<DueReply> {
-    let who = who(conn, edge);
-    // The hook asks the shards itself.
-    access.release();
-    let decided = runner.state.submit(&who, command);
-    let did = runner.take_did();
-    access.join(did.trail);
-    match decided {
-        Hooked::Later => None,
-        Hooked::Now(..) | Hooked::Denied(_) | Hooked::Answer(_) => {
-            Some(reply(decided, did.required, undone))
-        }
-    }
-}
-
-/// A line that no protocol knows.
-pub(super) fn added(
-    runner: &mut Runner,
-    conn: &mut Conn,
-    edge: &Edge,
-    line: &[u8],
-    access: &mut Access<'_>,
-) -> DueReply {
-    let who = who(conn, edge);
-    access.release();
-    let hook_reply = runner.state.added(&who, line);
-    let did = runner.take_did();
-    access.join(did.trail);
-    let Some(hook_reply) = hook_reply else {
-        return DueReply::own();
-    };
-    let spoken = match hook_reply {
-        HookReply::Done => Spoken::Line("OK".to_owned()),
-        HookReply::Text(bytes) => Spoken::of(bytes),
-        HookReply::Refused(text) => Spoken::refused(&text),
-    };
-    DueReply::said(spoken, did.required)
 }
 
 /// A reply with what was decided.
@@ -167,17 +95,14 @@ pub(super) fn reply(decided: Hooked, required: Required, undone: bool) -> DueRep
 }
 
 /// The client behind a connection, made on first use.
-fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
+pub(super) fn who(conn: &mut Conn, edge: &Edge) -> Arc<Who> {
     let who = conn.who.get_or_insert_with(|| {
-        let peer = conn.way.peer(&conn.stream);
+        let peer = conn.way.peer(&conn.stream).map(|peer| peer.to_string());
         Arc::new(Who {
             caller: conn.caller,
             connection: conn.caller.client_id.0,
             protocol: edge.listeners[conn.listener].protocol,
-            peer: peer
-                .as_ref()
-                .map_or_else(String::new, SocketAddr::to_string)
-                .into(),
+            peer: peer.unwrap_or_default().into(),
             user: conn.user.as_deref().unwrap_or_default().into(),
         })
     });

@@ -8,13 +8,13 @@ use quintet_client::{Did, Entry};
 use quintet_hooks::Event;
 use quintet_host::ClientKey;
 use quintet_types::{ClientId, Delivery, Operation, Outcome, Principal, Verb};
-use quintet_wire::{Login, LoginRefused, Logins, ServerResponse};
+use quintet_wire::{LoginRefused, Logins, ServerResponse};
 
 use super::conn::{Conn, DueReply};
 use super::mail::{Arrival, Mail, Way};
 use super::operations::Administers;
 use super::thread::IoThread;
-use crate::auth::{Begun, Comes, LoginResult};
+use crate::auth::LoginResult;
 use crate::edge::Edge;
 use crate::hooks::Runner;
 use quintet_host::wall_ms;
@@ -80,37 +80,6 @@ impl Edge {
             .logins(principal, hooks.is_some_and(knows))
     }
 
-    /// Begins a login. `None`: the connection's thread will be notified.
-    pub(super) fn log_in_conn(
-        self: &Arc<Self>,
-        thread: usize,
-        conn: &mut Conn,
-        login: &Login,
-    ) -> Option<DueReply> {
-        let client_id = conn.caller.client_id;
-        let mailbox = Arc::clone(&self.mail[thread]);
-        let notify = move |login_result| mailbox.leave(Mail::Login(client_id, login_result));
-        let comes = Comes {
-            name: &login.name,
-            secret: &login.secret,
-            address: address(conn),
-            ..Comes::default()
-        };
-        match self.security.begin_login(&comes, notify) {
-            Begun::Now(login_result) => Some(conn.becomes(login_result, self)),
-            Begun::Later => None,
-        }
-    }
-
-    /// A client has shown whether it knows its listener's password.
-    ///
-    /// # Errors
-    /// It does not, or too many at its address did not before.
-    pub(super) fn prove(&self, conn: &Conn, met: bool) -> Result<(), LoginRefused> {
-        let protocol = self.listeners[conn.listener].protocol;
-        self.security.proved(protocol, address(conn), met)
-    }
-
     /// A connection's client, as the audit and the list of connections name it.
     pub(super) fn client_of(&self, conn: &Conn) -> String {
         match (&conn.user, conn.caller.principal) {
@@ -140,13 +109,13 @@ impl Edge {
     }
 }
 
-fn address(conn: &Conn) -> Option<IpAddr> {
+pub(super) fn address(conn: &Conn) -> Option<IpAddr> {
     conn.peer().map(|peer| peer.ip().to_canonical())
 }
 
 impl Conn {
     /// Takes note of what came of its login.
-    fn becomes(&mut self, login_result: LoginResult, edge: &Edge) -> DueReply {
+    pub(super) fn becomes(&mut self, login_result: LoginResult, edge: &Edge) -> DueReply {
         let login_result = login_result.and_then(|logged_in| {
             // It may have ended while it was checked.
             if !edge
@@ -174,7 +143,8 @@ impl IoThread {
     /// have lost the right meanwhile. Then it goes back, and the connection
     /// ends, and with it whatever it holds.
     pub(super) fn may_be_handed(&mut self, slot: u32, delivery: &Delivery) -> bool {
-        if !self.edge.security.auth.is_used() || !matches!(delivery.outcome, Outcome::Messages(_)) {
+        let auth = &self.shared.edge.security.auth;
+        if !auth.is_used() || !matches!(delivery.outcome, Outcome::Messages(_)) {
             return true;
         }
         let Some(conn) = self.conns.get_mut(slot) else {
@@ -184,16 +154,12 @@ impl IoThread {
             true => Verb::Peek,
             false => Verb::Take,
         };
-        let principal = conn.caller.principal;
-        self.edge
-            .security
-            .auth
-            .may(principal, verb, &delivery.queue)
+        auth.may(conn.caller.principal, verb, &delivery.queue)
     }
 
     /// Closes the connections whose logins count no more.
     pub(super) fn close_logged_out(&mut self) {
-        let edge = Arc::clone(&self.edge);
+        let edge = Arc::clone(&self.shared.edge);
         for slot in self.conns.slots() {
             if let Some(conn) = self.conns.get_mut(slot)
                 && !edge.security.auth.counts(conn.caller.principal, conn.proof)
@@ -216,7 +182,6 @@ impl IoThread {
         client_id: ClientId,
         reply: impl FnOnce(&mut Conn, &Edge) -> DueReply,
     ) {
-        let edge = Arc::clone(&self.edge);
         let Some((slot, conn)) = self.conns.find(ClientKey::of(client_id)) else {
             return;
         };
@@ -224,9 +189,9 @@ impl IoThread {
             return;
         }
         conn.half_close = None;
-        let reply = reply(conn, &edge);
-        self.replies.push(reply);
-        self.encode(slot, &edge);
+        let reply = reply(conn, &self.shared.edge);
+        self.turn.replies.push(reply);
+        self.encode(slot);
         self.serve(slot);
     }
 }

@@ -2,12 +2,15 @@
 
 mod accept;
 mod census;
+mod close;
 mod conn;
+mod conns;
 mod counts;
 mod decide;
+mod decisions;
+mod flush;
 mod gather;
 mod goes_on;
-mod gone;
 mod guests;
 mod hooked;
 mod inbox;
@@ -17,12 +20,15 @@ mod mail;
 mod numbers;
 mod operations;
 mod outbox;
+mod read;
+mod replies;
 mod secure;
-mod slab;
+mod serve;
+mod shared;
+mod sockets;
 mod stream;
 mod thread;
 mod turn;
-mod unacked;
 mod upload;
 mod waiting;
 

@@ -3,9 +3,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use quintet_host::{ClientKey, Required};
+use quintet_host::Required;
 use quintet_tls::Failure;
 use quintet_types::Principal;
 use quintet_wire::{Foreign, HookReply, Http};
@@ -18,24 +17,12 @@ use crate::quotas::Of;
 const SPEAKS_TLS: &str = "this port speaks TLS";
 
 impl IoThread {
-    /// A new connection begins with a handshake, in a time.
-    pub(super) fn begin_handshake(&mut self, key: ClientKey) {
-        let limit = self.edge.tls.shared.handshake_time();
-        self.handshakes.push_back((self.instant + limit, key));
-    }
-
-    /// The next handshake that may be late, in so much time.
-    pub(super) fn next_late(&self) -> Option<Duration> {
-        let (at, _) = self.handshakes.front()?;
-        Some(at.saturating_duration_since(Instant::now()))
-    }
-
     /// Closes connections whose handshakes take too long.
     pub(super) fn end_late_handshakes(&mut self) {
-        while let Some(&(at, key)) = self.handshakes.front()
-            && at <= self.instant
+        while let Some(&(at, key)) = self.due.handshakes.front()
+            && at <= self.turn.instant
         {
-            self.handshakes.pop_front();
+            self.due.handshakes.pop_front();
             if let Some((slot, conn)) = self.conns.find(key)
                 && conn.secrecy == Secrecy::Handshake
             {
@@ -54,26 +41,24 @@ impl IoThread {
         if conn.secrecy != Secrecy::Handshake || conn.stream.is_handshaking() {
             return;
         }
-        let mut limited = None;
+        let (edge, mut limited) = (&self.shared.edge, None);
         conn.secrecy = Secrecy::Secret;
         conn.identity = conn.stream.identity().map(Arc::new);
         if let Some(identity) = &conn.identity
-            && !self.edge.is_operator(conn.listener)
+            && !edge.is_operator(conn.listener)
         {
-            let user = self.edge.security.auth.user(&identity.common_name);
+            let user = edge.security.auth.user(&identity.common_name);
             if user != Principal::ANONYMOUS {
                 conn.caller.principal = user;
-                limited = self.edge.security.count_as(&mut conn.meter, user).err();
+                limited = edge.security.count_as(&mut conn.meter, user).err();
             }
         }
-        self.edge.tls.shared.opened();
+        edge.tls.shared.opened();
         if let Some(limited) = limited {
             self.say_limited(slot, limited, Of::User);
             return;
         }
-        if self.hooks_seen > 0 {
-            self.greet(slot);
-        }
+        self.greet(slot);
     }
 
     /// TLS has failed. True: the connection goes on in the clear, to name the protocol
@@ -82,22 +67,23 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return false;
         };
+        let (edge, turn) = (&self.shared.edge, &mut self.turn);
         match conn.secrecy {
-            Secrecy::Secret => self.edge.tls.shared.closed(),
+            Secrecy::Secret => edge.tls.shared.closed(),
             Secrecy::Handshake => {
                 let address = conn.peer().map(|peer| peer.ip().to_canonical());
-                self.edge.security.quotas.failed(address);
+                edge.security.quotas.failed(address);
             }
             Secrecy::Plain | Secrecy::Failed => {}
         }
         conn.secrecy = Secrecy::Failed;
-        let listener = &self.edge.listeners[conn.listener];
-        let shared = &self.edge.tls.shared;
+        let listener = &edge.listeners[conn.listener];
+        let shared = &edge.tls.shared;
         shared.failed(listener.protocol, Some(conn.number), conn.peer(), error);
         if Failure::of(error) != Some(&Failure::Plain) {
             // The alert, if there is one; a client that is gone does not read it.
             if conn.stream.flush().is_ok() {
-                conn.stream.finish(&mut self.scratch, &mut self.records);
+                conn.stream.finish(&mut turn.scratch, &mut turn.records);
             }
             return false;
         }
@@ -111,7 +97,7 @@ impl IoThread {
             Http::Maybe | Http::Yes => conn.out.output.put(Foreign::Http.answer()),
         }
         conn.end_with(start, Required::default());
-        self.mark_dirty(slot);
+        self.due.mark_dirty(slot, conn);
         true
     }
 }

@@ -9,22 +9,29 @@ use quintet_types::ClientId;
 use super::conn::{Conn, Pause};
 use crate::edge::Edge;
 
-/// ... and until then it is looked at that often.
+/// While connections wait for memory it is looked so often whether there is some.
 pub(super) const TIGHT_LOOK: Duration = Duration::from_millis(20);
 
-/// Connections of a thread that wait for a limit.
-#[derive(Default)]
-pub(super) struct Waiting {
-    /// For a request they may make, by the time of it, ns.
-    pub(super) slowed: BinaryHeap<Reverse<(u64, u64)>>,
-    /// For their address or user to hold less, and since when.
-    pub(super) crowded: Vec<(ClientId, Instant)>,
-    /// For memory to be no longer short.
-    pub(super) starved: Vec<u32>,
-    /// So much waits to be acknowledged that none is read further.
-    pub(super) choked: bool,
-    /// For that to be over.
-    pub(super) unread: Vec<u32>,
+quintet_types::defaults! {
+    /// Connections of a thread that wait for a limit, and when limits were looked at.
+    pub(super) struct Waiting {
+        /// For a request they may make, by the time of it, ns.
+        pub(super) slowed: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new(),
+        /// For their address or user to hold less, and since when.
+        pub(super) crowded: Vec<(ClientId, Instant)> = Vec::new(),
+        /// For memory to be no longer short.
+        pub(super) starved: Vec<u32> = Vec::new(),
+        /// Since when memory is short.
+        pub(super) tight_since: Option<Instant> = None,
+        /// So much waits to be acknowledged that none is read further.
+        pub(super) choked: bool = false,
+        /// For that to be over.
+        pub(super) unread: Vec<u32> = Vec::new(),
+        /// When it was looked last whose replies are given up.
+        pub(super) unanswered_checked: Instant = Instant::now(),
+        /// When it was looked last who is idle.
+        pub(super) idle_checked: Instant = Instant::now(),
+    }
 }
 
 impl Waiting {
@@ -80,14 +87,6 @@ impl Waiting {
         Some(tight || crowded)
     }
 
-    /// A connection waits until its address or user holds less.
-    fn crowd(&mut self, conn: &mut Conn, since: Instant) {
-        if conn.pause != Pause::Crowded {
-            conn.pause = Pause::Crowded;
-            self.crowded.push((conn.caller.client_id, since));
-        }
-    }
-
     /// A connection waits for a request it may make.
     pub(super) fn slow(&mut self, conn: &mut Conn, now_ns: u64, edge: &Edge) {
         let (at, of) = conn.meter.reserve(now_ns);
@@ -95,6 +94,14 @@ impl Waiting {
         if let Some(of) = of {
             edge.security.quotas.delay(of);
             self.slowed.push(Reverse((at, conn.caller.client_id.0)));
+        }
+    }
+
+    /// A connection waits until its address or user holds less.
+    fn crowd(&mut self, conn: &mut Conn, since: Instant) {
+        if conn.pause != Pause::Crowded {
+            conn.pause = Pause::Crowded;
+            self.crowded.push((conn.caller.client_id, since));
         }
     }
 }
