@@ -157,7 +157,7 @@ const PLANTED: &[Planted] = planted![
     "others-not-told": "other I/O threads are not told what is durable"
         "crates/host/src/sync.rs": "            if at != thread {\n"
         => "            if at == usize::MAX - thread {\n";
-        ["--test=faults" "on_another_thread_gets_only_durable"]
+        ["--lib" "every_thread_that_writes_or_syncs"]
     "answered-early": "replies leave before what they say is durable"
         "crates/host/src/commit_numbers.rs": "            && self.durable >= required.durable\n"
         => "\n"; ["--test=faults" "survives_a_power_cut"]
