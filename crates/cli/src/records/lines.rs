@@ -1,8 +1,10 @@
 //! A line of JSON for each message.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::cell::Cell;
+use std::io::{BufRead, ErrorKind, Read, Write};
+use std::rc::Rc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_control::{Head, plain};
@@ -21,7 +23,7 @@ const CODED_BODY: &[u8] = b",\"body_base64\":\"";
 
 /// Writes lines.
 pub(crate) struct LineSink<W: Write> {
-    out: W,
+    pub(super) out: W,
     coded: String,
 }
 
@@ -71,26 +73,35 @@ impl<W: Write> Sink for LineSink<W> {
 }
 
 /// Reads lines.
-pub(crate) struct LineSource<R: Read> {
-    from: BufReader<R>,
+pub(crate) struct LineSource<R: BufRead> {
+    pub(crate) from: R,
     line: u64,
-    read: u64,
+    /// Bytes that were read of the file.
+    read: Rc<Cell<u64>>,
     /// Of a large body: what was read of its text, and its length.
     large: Option<(Vec<u8>, u64)>,
 }
 
-impl<R: Read> LineSource<R> {
-    pub(crate) fn new(from: BufReader<R>) -> Self {
+impl<R: BufRead> LineSource<R> {
+    pub(crate) fn new(from: R, read: Rc<Cell<u64>>) -> Self {
         Self {
             from,
             line: 0,
-            read: 0,
+            read,
             large: None,
         }
     }
 
     fn bad(&self, why: impl Into<String>) -> anyhow::Error {
         BadInput::error(self.place(), why)
+    }
+
+    /// The file cannot be read, or [`super::Members`] found it damaged.
+    fn unread(&self, error: std::io::Error) -> anyhow::Error {
+        match error.kind() == ErrorKind::InvalidData {
+            true => self.bad(error.to_string()),
+            false => anyhow::Error::new(error).context("cannot read the file"),
+        }
     }
 
     /// A line that is read whole.
@@ -156,17 +167,14 @@ impl<R: Read> LineSource<R> {
     }
 }
 
-impl<R: Read> Source for LineSource<R> {
+impl<R: BufRead> Source for LineSource<R> {
     fn next(&mut self) -> Result<Option<Entry>> {
         let mut line = Vec::new();
         loop {
             line.clear();
             let mut from = (&mut self.from).take(LINE_MAX as u64);
-            let read = from
-                .read_until(b'\n', &mut line)
-                .context("cannot read the file")?;
-            self.read += read as u64;
-            if read == 0 {
+            let read = from.read_until(b'\n', &mut line);
+            if read.map_err(|error| self.unread(error))? == 0 {
                 return Ok(None);
             }
             self.line += 1;
@@ -204,7 +212,10 @@ impl<R: Read> Source for LineSource<R> {
             if end.is_some() {
                 break;
             }
-            let more = self.from.fill_buf().context("cannot read the file")?;
+            let more = match self.from.fill_buf() {
+                Ok(more) => more,
+                Err(error) => return Err(self.unread(error)),
+            };
             if more.is_empty() {
                 return Err(self.bad("the line is cut short"));
             }
@@ -213,12 +224,11 @@ impl<R: Read> Source for LineSource<R> {
             let some = some.map_or(more.len(), |at| at + 1);
             text.extend_from_slice(&more[..some]);
             self.from.consume(some);
-            self.read += some as u64;
         }
         if !text.ends_with(b"\n") {
             let mut from = (&mut self.from).take(4);
             let read = from.read_until(b'\n', &mut text);
-            self.read += read.context("cannot read the file")? as u64;
+            read.map_err(|error| self.unread(error))?;
         }
         match text.trim_ascii_end() {
             b"\"}" => Ok(()),
@@ -231,16 +241,21 @@ impl<R: Read> Source for LineSource<R> {
     }
 
     fn position(&self) -> u64 {
-        self.read
+        self.read.get()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufReader, Cursor};
+
     use super::*;
 
-    fn source(text: Vec<u8>) -> LineSource<std::io::Cursor<Vec<u8>>> {
-        LineSource::new(BufReader::with_capacity(7, std::io::Cursor::new(text)))
+    fn source(text: Vec<u8>) -> LineSource<BufReader<Cursor<Vec<u8>>>> {
+        LineSource::new(
+            BufReader::with_capacity(7, Cursor::new(text)),
+            Rc::default(),
+        )
     }
 
     fn head(bytes: u64) -> Head {

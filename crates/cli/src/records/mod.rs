@@ -1,28 +1,34 @@
-//! Files of messages: lines of JSON, or a compact binary form
+//! Files of messages: lines of JSON, also compressed, or a binary form that older versions wrote
 //! (`docs/export-format.md`).
 
 mod binary;
 mod code;
+mod gzip;
 mod lines;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write};
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use quintet_control::Head;
 
-pub(super) use binary::{BinarySink, BinarySource};
+use binary::BinarySource;
+pub(super) use gzip::{Counted, GzipSink, Members};
 pub(super) use lines::{LineSink, LineSource};
 
 /// Bodies longer than this pass in pieces.
 pub(super) const PIECES_OVER: u64 = quintet_wire::STREAM_OVER;
 
-/// The two forms.
+/// The forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
     /// A line of JSON for each message.
     Jsonl,
-    /// Compact, with checksums.
+    /// The same lines, compressed, with checksums.
+    Gzip,
+    /// Only read.
+    #[value(hide = true)]
     Binary,
 }
 
@@ -134,20 +140,31 @@ pub(super) fn open(path: &std::path::Path) -> Result<(Box<dyn Read>, Option<u64>
     Ok((Box::new(file), Some(bytes)))
 }
 
-/// Reads either form.
+/// Reads any form.
 ///
 /// # Errors
 /// It cannot be read, or is of a later version.
 pub(super) fn source(from: Box<dyn Read>) -> Result<Box<dyn Source>> {
-    let mut from = BufReader::with_capacity(1 << 18, from);
+    let mut from = Counted::new(BufReader::with_capacity(1 << 18, from));
+    let read = Rc::clone(&from.read);
     let begin = from.fill_buf().context("cannot read the file")?;
-    Ok(
-        if begin.starts_with(&binary::MAGIC[..begin.len().min(8)]) && !begin.is_empty() {
-            Box::new(BinarySource::new(from)?)
-        } else {
-            Box::new(LineSource::new(from))
-        },
-    )
+    Ok(match Format::of(begin) {
+        Some(Format::Binary) => Box::new(BinarySource::new(from)?),
+        Some(Format::Gzip) => Box::new(LineSource::new(Members::new(from), read)),
+        Some(Format::Jsonl) | None => Box::new(LineSource::new(from, read)),
+    })
+}
+
+impl Format {
+    /// Of a file that begins so; `None`: it is empty.
+    fn of(begin: &[u8]) -> Option<Self> {
+        let len = begin.len().min(binary::MAGIC.len());
+        Some(match *begin.first()? {
+            gzip::FIRST_BYTE => Self::Gzip,
+            _ if begin.starts_with(&binary::MAGIC[..len]) => Self::Binary,
+            _ => Self::Jsonl,
+        })
+    }
 }
 
 /// Which form a file has; `None`: it is empty.
@@ -157,11 +174,7 @@ pub(super) fn source(from: Box<dyn Read>) -> Result<Box<dyn Source>> {
 pub(super) fn format_of(file: &File) -> Result<Option<Format>> {
     let mut begin = Vec::new();
     file.take(8).read_to_end(&mut begin)?;
-    Ok(match begin.as_slice() {
-        [] => None,
-        begin if *begin == binary::MAGIC[..begin.len()] => Some(Format::Binary),
-        _ => Some(Format::Jsonl),
-    })
+    Ok(Format::of(&begin))
 }
 
 /// Reads exactly `bytes` bytes of a body into memory.
@@ -200,3 +213,6 @@ fn in_pieces(
 fn cut_short() -> anyhow::Error {
     anyhow::anyhow!("the server closed the connection inside a message")
 }
+
+#[cfg(test)]
+mod tests;
