@@ -2,7 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{
-    BufReader, BufWriter, IsTerminal as _, Read, Seek as _, SeekFrom, Write, sink, stdout,
+    BufReader, BufWriter, ErrorKind, IsTerminal as _, Read, Seek as _, SeekFrom, Write, sink,
+    stdout,
 };
 use std::path::Path;
 use std::rc::Rc;
@@ -10,9 +11,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, bail};
 use quintet_control::Head;
 
-use crate::records::{
-    self, Counted, Format, GzipSink, LineSink, LineSource, Members, Sink, Source as _,
-};
+use crate::records::{self, Format, GzipSink, LineSink, LineSource, Members, Sink, Source as _};
 
 /// The output, and the whole messages at its beginning.
 pub(super) type Opened = (Box<dyn Sink>, Tail);
@@ -43,15 +42,13 @@ pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<O
         .write(true)
         .create_new(true)
         .open(path)
-        .map_err(
-            |error| match error.kind() == std::io::ErrorKind::AlreadyExists {
-                true => anyhow::anyhow!(
-                    "{} exists: name a new file, or continue this one with --resume",
-                    path.display()
-                ),
-                false => anyhow::anyhow!("cannot create {}: {error}", path.display()),
-            },
-        )?;
+        .map_err(|error| match error.kind() == ErrorKind::AlreadyExists {
+            true => anyhow::anyhow!(
+                "{} exists: name a new file, or continue this one with --resume",
+                path.display()
+            ),
+            false => anyhow::anyhow!("cannot create {}: {error}", path.display()),
+        })?;
     let sink = sink_to(Durable::new(file), format, 0);
     Ok(Some((sink, Tail::default())))
 }
@@ -64,7 +61,7 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
         .write(true)
         .open(path)
         .with_context(cannot)?;
-    let found = records::format_of(&file).with_context(cannot)?;
+    let (_, found) = records::begin_of(&file).with_context(cannot)?;
     if found.is_some_and(|found| found != format) {
         bail!(
             "{} has another format: name it with --format",
@@ -163,9 +160,9 @@ fn line_end(file: &mut File, limit: u64) -> Result<u64> {
 fn gzip_tail(file: &mut File) -> Result<Tail> {
     let mut tail = Tail::default();
     file.seek(SeekFrom::Start(0))?;
-    let from = Counted::new(BufReader::with_capacity(1 << 18, file));
-    let read = Rc::clone(&from.read);
-    let mut source = LineSource::new(Members::new(from), Rc::clone(&read));
+    let from = BufReader::with_capacity(1 << 18, file);
+    let lines = BufReader::new(Members::new(from));
+    let mut source = LineSource::new(lines, Rc::default());
     loop {
         let step = source.next().and_then(|entry| {
             source.pieces(&mut sink())?;
@@ -173,21 +170,23 @@ fn gzip_tail(file: &mut File) -> Result<Tail> {
         });
         match step {
             Ok(Some(entry)) => {
-                if source.from.is_between() {
+                let is_empty = source.from.buffer().is_empty();
+                let members = source.from.get_mut();
+                if is_empty && members.is_between() {
                     tail.last = Some(entry.head);
-                    (tail.end, tail.messages) = (read.get(), source.from.lines);
+                    (tail.end, tail.messages) = (members.from.stream_position()?, members.lines);
                 }
             }
-            Ok(None) if read.get() > 0 && !source.from.ended => {
-                bail!("it is not complete, and not of quintet export: name a new file")
-            }
             Ok(None) => {
-                tail.complete = source.from.ended;
+                tail.complete = true;
                 return Ok(tail);
             }
             // What an interrupted export leaves; anything else is damage.
-            Err(_) if source.from.cut => return Ok(tail),
-            Err(error) => return Err(error),
+            Err(error) => {
+                let cause = error.downcast_ref::<std::io::Error>();
+                let is_cut = cause.is_some_and(|cause| cause.kind() == ErrorKind::UnexpectedEof);
+                return if is_cut { Ok(tail) } else { Err(error) };
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A line of JSON for each message.
 
 use std::cell::Cell;
-use std::io::{BufRead, ErrorKind, Read, Write};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -23,7 +23,7 @@ const CODED_BODY: &[u8] = b",\"body_base64\":\"";
 
 /// Writes lines.
 pub(crate) struct LineSink<W: Write> {
-    pub(super) out: W,
+    out: W,
     coded: String,
 }
 
@@ -73,8 +73,8 @@ impl<W: Write> Sink for LineSink<W> {
 }
 
 /// Reads lines.
-pub(crate) struct LineSource<R: BufRead> {
-    pub(crate) from: R,
+pub(crate) struct LineSource<R: Read> {
+    pub(crate) from: BufReader<R>,
     line: u64,
     /// Bytes that were read of the file.
     read: Rc<Cell<u64>>,
@@ -82,8 +82,8 @@ pub(crate) struct LineSource<R: BufRead> {
     large: Option<(Vec<u8>, u64)>,
 }
 
-impl<R: BufRead> LineSource<R> {
-    pub(crate) fn new(from: R, read: Rc<Cell<u64>>) -> Self {
+impl<R: Read> LineSource<R> {
+    pub(crate) fn new(from: BufReader<R>, read: Rc<Cell<u64>>) -> Self {
         Self {
             from,
             line: 0,
@@ -96,11 +96,15 @@ impl<R: BufRead> LineSource<R> {
         BadInput::error(self.place(), why)
     }
 
-    /// The file cannot be read, or [`super::Members`] found it damaged.
+    /// The file cannot be read, or what gzip made of it.
     fn unread(&self, error: std::io::Error) -> anyhow::Error {
-        match error.kind() == ErrorKind::InvalidData {
-            true => self.bad(error.to_string()),
-            false => anyhow::Error::new(error).context("cannot read the file"),
+        use ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        let is_damaged = [InvalidData, InvalidInput, UnexpectedEof].contains(&error.kind());
+        let (place, error) = (self.place(), anyhow::Error::new(error));
+        let why = "the compressed lines behind it are cut short or damaged".to_owned();
+        match is_damaged {
+            true => error.context(BadInput { place, why }),
+            false => error.context("cannot read the file"),
         }
     }
 
@@ -167,7 +171,7 @@ impl<R: BufRead> LineSource<R> {
     }
 }
 
-impl<R: BufRead> Source for LineSource<R> {
+impl<R: Read> Source for LineSource<R> {
     fn next(&mut self) -> Result<Option<Entry>> {
         let mut line = Vec::new();
         loop {
@@ -247,15 +251,11 @@ impl<R: BufRead> Source for LineSource<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufReader, Cursor};
-
     use super::*;
 
-    fn source(text: Vec<u8>) -> LineSource<BufReader<Cursor<Vec<u8>>>> {
-        LineSource::new(
-            BufReader::with_capacity(7, Cursor::new(text)),
-            Rc::default(),
-        )
+    fn source(text: Vec<u8>) -> LineSource<std::io::Cursor<Vec<u8>>> {
+        let text = BufReader::with_capacity(7, std::io::Cursor::new(text));
+        LineSource::new(text, Rc::default())
     }
 
     fn head(bytes: u64) -> Head {

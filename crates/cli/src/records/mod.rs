@@ -6,15 +6,17 @@ mod code;
 mod gzip;
 mod lines;
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read, Write};
+use std::io::{BufReader, Cursor, Read, Write};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use flate2::bufread::MultiGzDecoder;
 use quintet_control::Head;
 
 use binary::BinarySource;
-pub(super) use gzip::{Counted, GzipSink, Members};
+pub(super) use gzip::{GzipSink, Members};
 pub(super) use lines::{LineSink, LineSource};
 
 /// Bodies longer than this pass in pieces.
@@ -145,36 +147,49 @@ pub(super) fn open(path: &std::path::Path) -> Result<(Box<dyn Read>, Option<u64>
 /// # Errors
 /// It cannot be read, or is of a later version.
 pub(super) fn source(from: Box<dyn Read>) -> Result<Box<dyn Source>> {
-    let mut from = Counted::new(BufReader::with_capacity(1 << 18, from));
-    let read = Rc::clone(&from.read);
-    let begin = from.fill_buf().context("cannot read the file")?;
-    Ok(match Format::of(begin) {
+    let read = Rc::default();
+    let mut from = Counted(from, Rc::clone(&read));
+    let (begin, format) = begin_of(&mut from).context("cannot read the file")?;
+    let is_export = gzip::is_export(&begin);
+    let from = BufReader::with_capacity(1 << 18, Cursor::new(begin).chain(from));
+    Ok(match format {
         Some(Format::Binary) => Box::new(BinarySource::new(from)?),
-        Some(Format::Gzip) => Box::new(LineSource::new(Members::new(from), read)),
+        Some(Format::Gzip) if is_export => {
+            Box::new(LineSource::new(BufReader::new(Members::new(from)), read))
+        }
+        Some(Format::Gzip) => {
+            let lines = MultiGzDecoder::new(from);
+            Box::new(LineSource::new(BufReader::new(lines), read))
+        }
         Some(Format::Jsonl) | None => Box::new(LineSource::new(from, read)),
     })
 }
 
-impl Format {
-    /// Of a file that begins so; `None`: it is empty.
-    fn of(begin: &[u8]) -> Option<Self> {
-        let len = begin.len().min(binary::MAGIC.len());
-        Some(match *begin.first()? {
-            gzip::FIRST_BYTE => Self::Gzip,
-            _ if begin.starts_with(&binary::MAGIC[..len]) => Self::Binary,
-            _ => Self::Jsonl,
-        })
+/// Counts the bytes that are read.
+struct Counted<R>(R, Rc<Cell<u64>>);
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read(into)?;
+        self.1.set(self.1.get() + read as u64);
+        Ok(read)
     }
 }
 
-/// Which form a file has; `None`: it is empty.
+/// How a file begins, and its form; `None`: it is empty.
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn format_of(file: &File) -> Result<Option<Format>> {
+pub(super) fn begin_of(from: impl Read) -> Result<(Vec<u8>, Option<Format>)> {
     let mut begin = Vec::new();
-    file.take(8).read_to_end(&mut begin)?;
-    Ok(Format::of(&begin))
+    from.take(64).read_to_end(&mut begin)?;
+    let magic = &binary::MAGIC[..begin.len().min(8)];
+    let format = begin.first().map(|&first| match first {
+        gzip::FIRST_BYTE => Format::Gzip,
+        _ if begin.starts_with(magic) => Format::Binary,
+        _ => Format::Jsonl,
+    });
+    Ok((begin, format))
 }
 
 /// Reads exactly `bytes` bytes of a body into memory.
