@@ -62,6 +62,10 @@ impl Export {
             progress: Progress::new("exporting", Of::Messages(total), self.quiet),
             before: messages,
         };
+        // They come first: an export that goes on behind a message has them.
+        if last.is_none() && self.queues.is_empty() {
+            walk.batches()?;
+        }
         let begin = match &last {
             None => 0,
             Some(last) => queues

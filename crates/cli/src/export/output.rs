@@ -136,6 +136,10 @@ fn lines_tail(file: &mut File) -> Result<Tail> {
         tail.last = source.next()?.map(|entry| entry.head);
         source.pieces(&mut sink())?;
     }
+    if tail.last.is_none() {
+        // Batches alone are written again.
+        tail.end = 0;
+    }
     Ok(tail)
 }
 

@@ -75,6 +75,7 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         buries: buries?,
         kicks: kicks?,
         bytes: varint::take(from)?,
+        ..Head::default()
     })
 }
 

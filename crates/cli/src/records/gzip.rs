@@ -7,6 +7,7 @@ use anyhow::Result;
 use flate2::bufread::GzDecoder;
 use flate2::{Compression, GzBuilder, GzHeader};
 use quintet_control::Head;
+use serde_json::Value;
 
 use super::{LineSink, Sink};
 
@@ -76,6 +77,12 @@ impl<W: Write> Write for GzipSink<W> {
 impl<W: Write> Sink for GzipSink<W> {
     fn message(&mut self, head: &Head, body: &mut dyn Read) -> Result<()> {
         LineSink::new(&mut *self).message(head, body)?;
+        self.lines += 1;
+        Ok(self.end_with(MEMBER)?)
+    }
+
+    fn batch(&mut self, batch: &Value) -> Result<()> {
+        LineSink::new(&mut *self).batch(batch)?;
         self.lines += 1;
         Ok(self.end_with(MEMBER)?)
     }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_control::{Head, plain};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{BadInput, Entry, PIECES_OVER, Sink, Source, in_pieces, read_body};
 
@@ -67,6 +67,11 @@ impl<W: Write> Sink for LineSink<W> {
         Ok(())
     }
 
+    fn batch(&mut self, batch: &Value) -> Result<()> {
+        serde_json::to_writer(&mut self.out, &json!({ "batch": batch }))?;
+        Ok(self.out.write_all(b"\n")?)
+    }
+
     fn finish(&mut self) -> Result<()> {
         Ok(self.out.flush()?)
     }
@@ -108,8 +113,8 @@ impl<R: Read> LineSource<R> {
         }
     }
 
-    /// A line that is read whole.
-    fn whole(&self, line: &[u8]) -> Result<Entry> {
+    /// A line that is read whole; `None`: it is a batch.
+    fn whole(&self, line: &[u8]) -> Result<Option<Entry>> {
         let mut value: Value = serde_json::from_slice(line).map_err(|error| {
             let why = match error.is_eof() {
                 true => "the line is cut short".to_owned(),
@@ -120,6 +125,9 @@ impl<R: Read> LineSource<R> {
         let map = value
             .as_object_mut()
             .ok_or_else(|| self.bad("the line is not a JSON object"))?;
+        if map.len() == 1 && map.get("batch").is_some_and(Value::is_object) {
+            return Ok(None);
+        }
         let body = match (map.remove("body"), map.remove("body_base64")) {
             (Some(Value::String(text)), None) => text.into_bytes(),
             (None, Some(Value::String(text))) => BASE64_STANDARD
@@ -147,7 +155,7 @@ impl<R: Read> LineSource<R> {
         }
         head.bytes = bytes;
         let body = Some(body);
-        Ok(Entry { head, body })
+        Ok(Some(Entry { head, body }))
     }
 
     /// A line of which only the beginning is read.
@@ -185,8 +193,10 @@ impl<R: Read> Source for LineSource<R> {
             if line.len() == LINE_MAX && !line.ends_with(b"\n") {
                 return self.begun(&line).map(Some);
             }
-            if !line.trim_ascii().is_empty() {
-                return self.whole(&line).map(Some);
+            if !line.trim_ascii().is_empty()
+                && let Some(entry) = self.whole(&line)?
+            {
+                return Ok(Some(entry));
             }
         }
     }

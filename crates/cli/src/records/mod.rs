@@ -14,6 +14,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use flate2::bufread::MultiGzDecoder;
 use quintet_control::Head;
+use serde_json::Value;
 
 use binary::BinarySource;
 pub(super) use gzip::{GzipSink, Members};
@@ -58,6 +59,12 @@ pub(super) trait Sink {
     /// The body ends early or the file takes no more; the file then ends
     /// inside a message.
     fn message(&mut self, head: &Head, body: &mut dyn Read) -> Result<()>;
+
+    /// Writes a batch, which is no message.
+    ///
+    /// # Errors
+    /// The file takes no more.
+    fn batch(&mut self, batch: &Value) -> Result<()>;
 
     /// Writes what is kept back, and that this is all.
     ///
