@@ -337,6 +337,13 @@ mod tests {
     }
 
     #[test]
+    fn a_put_keeps_failures_and_tracking_and_joins_no_batch() {
+        let more = full().put().more.expect("more");
+        assert_eq!((more.tracked, more.batch), (true, None));
+        assert_eq!(more.past.expect("past").failures, 14);
+    }
+
+    #[test]
     fn an_empty_key_is_not_no_key() {
         let head = Head {
             key: Some(Text::default()),

@@ -61,7 +61,8 @@ fn every_kind() -> String {
         json!({"queue": "work", "priority": 7, "body": "", "flags": 9, "ttr_ms": 0}),
         json!({"queue": "work", "priority": 7, "body": "\u{e4}\n\"\u{0}", "key": "",
                "expires_ms": far, "ttr_ms": 60_000, "reserves": 3, "timeouts": 2, "releases": 1,
-               "kicks": 4, "buries": 5, "changed_ms": 10, "status": "again"}),
+               "kicks": 4, "buries": 5, "changed_ms": 10, "status": "again", "failures": 6,
+               "name": "third", "tracked": true}),
         json!({"queue": "work", "priority": 4_294_967_295_u32, "body_base64": "/wA=",
                "key": {"base64": "/w=="}, "attrs": [["a", "b"], ["c", {"base64": "gA=="}]]}),
         json!({"queue": "work", "priority": 0, "body": "held", "not_selectable": true, "key": "k"}),
@@ -130,6 +131,12 @@ fn queues_move_with_all_states_and_fields_in_both_forms() {
         let out = file(&format!("{name}-again.jsonl"));
         export(&server, &out, "jsonl");
         assert_eq!(comparable(&out), before, "{name}");
+        let track = done(&server.run(&["track", "work", "third", "--json"]));
+        let track: Value = serde_json::from_str(&track).unwrap();
+        assert_eq!(
+            (&track["state"], &track["status"]),
+            (&json!("waiting"), &json!("again"))
+        );
     }
 }
 
@@ -210,6 +217,59 @@ fn only_named_queues_and_what_is_still_to_be_done() {
     }
     let count = done(&server.run(&["export", "other", "--all-states"]));
     assert_eq!(count.lines().count(), 22);
+}
+
+#[test]
+fn an_export_of_all_queues_has_the_batches_and_an_import_says_that_it_makes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (plain, gzip) = (dir.path().join("plain"), dir.path().join("gzip"));
+    let first = Server::start(&dir.path().join("first"));
+    let new = [
+        "batch",
+        "new",
+        "--success",
+        "ran=all ran",
+        "--description",
+        "March",
+    ];
+    let batch = done(&first.run(&new));
+    let batch = batch.trim();
+    done(&first.run(&["put", "work", "page", "--batch", batch]));
+    export(&first, &plain, "jsonl");
+    let all = lines(&plain);
+    let exported = &all[0]["batch"];
+    let field = |name: &str| exported[name].clone();
+    assert_eq!(
+        (field("id"), field("description")),
+        (json!(batch), json!("March"))
+    );
+    assert_eq!((field("total"), field("pending")), (json!(1), json!(1)));
+    assert_eq!(
+        (field("open"), field("success")),
+        (json!(true), json!("no"))
+    );
+    let callback = json!({"queue": "ran", "body": "all ran", "headers": {}});
+    assert_eq!(field("callbacks"), json!({ "success": callback }));
+    assert_eq!((&all[1]["batch"], all.len()), (&json!(batch), 2));
+    // Interrupted behind the batches: they are there once.
+    let text_of_all = std::fs::read_to_string(&plain).unwrap();
+    let begin = text_of_all.find('\n').unwrap() + 1;
+    std::fs::write(&plain, &text_of_all[..begin]).unwrap();
+    let resume = ["export", "--resume", "--all-states", "--output"];
+    done(&first.run(&[&resume[..], &[plain.to_str().unwrap()]].concat()));
+    assert_eq!(std::fs::read_to_string(&plain).unwrap(), text_of_all);
+    let of_one = done(&first.run(&["export", "work", "--quiet"]));
+    assert_eq!(of_one.lines().count(), 1, "{of_one}");
+
+    export(&first, &gzip, "gzip");
+    for (name, path) in [("second", &plain), ("third", &gzip)] {
+        let other = Server::start(&dir.path().join(name));
+        let printed = text(&import(&other, path).stderr);
+        assert!(printed.contains("1 message stored"), "{printed}");
+        let expected = "1 message of the source belonged to batches";
+        assert!(printed.contains(expected), "{printed}");
+        assert!(!done(&other.run(&["batch", "--json"])).contains("b-"));
+    }
 }
 
 /// Their parents may not have run at the other server.
