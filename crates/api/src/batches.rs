@@ -350,6 +350,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_callback_is_shown_as_it_was_given() {
+        for given in [
+            json!({"queue": "a", "body": "x", "headers": {}}),
+            json!({"queue": "a", "body_base64": "/w==", "name": "n", "headers": {"b": "c"},
+                   "priority": 3, "ttr_ms": 4}),
+        ] {
+            let new: NewCallback = serde_json::from_value(given.clone()).unwrap();
+            let shown = NewCallback::from(new.callback().unwrap());
+            assert_eq!(json!(shown), given);
+        }
+    }
+
+    #[test]
     fn pages_are_requested_by_their_cursor() {
         let listed = batches_after((3, BatchId(3 << 55 | 1)));
         let listing = BatchRequest::List {

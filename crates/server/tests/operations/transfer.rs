@@ -180,7 +180,7 @@ fn compressed_lines_pass_through_pipes() {
     let output = server.run(&["export", "work", "--format", "gzip"]);
     assert!(output.stdout.starts_with(&[0x1f, 0x8b]));
     let server = Server::start(&to);
-    let mut import = quintet(&["import", "-", "--data"])
+    let mut import = quintet(&["import", "-", "--quiet", "--data"])
         .arg(&server.data)
         .stdin(Stdio::piped())
         .spawn()
