@@ -82,7 +82,7 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
     Ok(Some((sink, tail)))
 }
 
-/// Writes behind so many messages.
+/// Writes behind so many compressed lines.
 fn sink_to(out: impl Write + 'static, format: Format, messages: u64) -> Box<dyn Sink> {
     match format {
         Format::Jsonl => Box::new(LineSink::new(out)),
@@ -116,7 +116,7 @@ pub(super) struct Tail {
     /// Where they end, bytes.
     end: u64,
     pub(super) last: Option<Head>,
-    /// How many there are; unknown, 0, for lines.
+    /// How many lines they are; unknown, 0, where these are not compressed.
     pub(super) messages: u64,
     complete: bool,
 }

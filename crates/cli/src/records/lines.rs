@@ -304,6 +304,16 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_no_message() {
+        let text =
+            "{\"batch\":{\"id\":\"b\"}}\n{\"queue\":\"q\",\"body\":\"x\"}\n{\"batch\":\"b\"}";
+        let mut source = source(text.into());
+        assert_eq!(source.next().unwrap().unwrap().head.queue, "q");
+        assert_eq!(source.place(), "line 2");
+        assert!(source.next().is_err(), "a batch is an object");
+    }
+
+    #[test]
     fn an_error_has_its_line() {
         for (line, why) in [
             ("{\"queue\":\"q\",\"body\":\"x\"", "cut short"),
