@@ -19,7 +19,7 @@ use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
 use super::problem::{Problem, only};
 use super::{Api, read};
-use crate::bytes_in_json::{base64_unless_text, lossy};
+use crate::bytes_in_json::{base64_unless_text, lossy, text_of};
 use quintet_http::{Requester, reply};
 
 /// A batch with a callback for its completion, its success or both.
@@ -50,25 +50,50 @@ choices! {
 
 /// A message that is put when something has happened to a batch. It has the
 /// headers `batch`, the batch, and `batch_event`, `complete` or `success`.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewCallback {
     /// The queue that the callback is put into.
     queue: String,
     /// The body as text. This or `body_base64`; neither: an empty body.
+    #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<String>,
     /// The body in base64, in place of `body`, for bytes that are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
     /// The message's own name, 1 to 255 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// Attributes: names and values.
     #[serde(default, deserialize_with = "quintet_client::unique")]
     headers: BTreeMap<String, String>,
     /// 0 is the most urgent; left out: the queue's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<u32>,
     /// Time to run of its leases, ms; left out: as the queue says.
-    #[serde(default, deserialize_with = "super::read::duration_ms")]
+    #[serde(
+        default,
+        deserialize_with = "super::read::duration_ms",
+        skip_serializing_if = "Option::is_none"
+    )]
     ttr_ms: Option<u64>,
+}
+
+impl From<quintet_types::Callback> for NewCallback {
+    fn from(callback: quintet_types::Callback) -> Self {
+        let attrs = callback.attrs.iter();
+        Self {
+            queue: callback.queue.to_string(),
+            body: text_of(&callback.body),
+            body_base64: base64_unless_text(&callback.body),
+            name: callback.name.map(|name| lossy(&name)),
+            headers: attrs
+                .map(|(name, value)| (lossy(name), lossy(value)))
+                .collect(),
+            priority: callback.priority,
+            ttr_ms: callback.ttr_ms,
+        }
+    }
 }
 
 impl NewBatch {
@@ -164,6 +189,9 @@ pub struct Batch {
     pub success: &'static str,
     /// When the server forgets the batch, ms since 1970.
     pub until_ms: u64,
+    /// Its callbacks `complete` and `success`, where one batch is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callbacks: Option<BTreeMap<String, NewCallback>>,
 }
 
 impl From<quintet_types::Batch> for Batch {
@@ -183,6 +211,7 @@ impl From<quintet_types::Batch> for Batch {
             complete: progress.complete.word(),
             success: progress.success.word(),
             until_ms: progress.until.0,
+            callbacks: None,
         }
     }
 }
@@ -268,14 +297,24 @@ pub(super) async fn make(
     Ok((StatusCode::CREATED, reply::document(&batch)).into_response())
 }
 
-/// How far a batch is.
+/// How far a batch is, and its callbacks.
 #[utoipa::path(get, path = "/api/v1/batches/{id}", tag = "batches", params(("id" = String, Path)),
     responses((status = 200, body = Batch)))]
 pub(super) async fn show(Call { api, requester }: Call, Path(text): Path<String>) -> Answer {
     let batch = api
         .batch(&requester, BatchRequest::Show(id(&text)?))
         .await?;
-    Ok(reply::document(&json!(Batch::from(batch))))
+    let made = batch.made.clone();
+    let callbacks = [("complete", made.complete), ("success", made.success)];
+    let callbacks = callbacks.into_iter().filter_map(|(event, callback)| {
+        let callback = NewCallback::from(callback?);
+        Some((event.to_owned(), callback))
+    });
+    let shown = Batch {
+        callbacks: Some(callbacks.collect()),
+        ..Batch::from(batch)
+    };
+    Ok(reply::document(&json!(shown)))
 }
 
 /// Forgets a batch: its callbacks are not put any more, and its messages are like any other.
@@ -309,6 +348,19 @@ pub(super) async fn operate(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_callback_is_shown_as_it_was_given() {
+        for given in [
+            json!({"queue": "a", "body": "x", "headers": {}}),
+            json!({"queue": "a", "body_base64": "/w==", "name": "n", "headers": {"b": "c"},
+                   "priority": 3, "ttr_ms": 4}),
+        ] {
+            let new: NewCallback = serde_json::from_value(given.clone()).unwrap();
+            let shown = NewCallback::from(new.callback().unwrap());
+            assert_eq!(json!(shown), given);
+        }
+    }
 
     #[test]
     fn pages_are_requested_by_their_cursor() {

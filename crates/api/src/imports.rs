@@ -154,6 +154,12 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
     if Name::of_shown(&head.queue) != *queue {
         return wrong("queue", "names another queue than the address does");
     }
+    if head.batch.is_some() {
+        return wrong(
+            "batch",
+            "cannot be stored with its earlier history: leave it out",
+        );
+    }
     // Another user that could would read, and remove, the files of another message.
     let mut names = head.attrs.iter().map(|(name, _)| &name.0);
     if !requester.may_server() && names.any(|name| *name == FOLDER.as_bytes()) {

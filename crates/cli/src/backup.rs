@@ -40,7 +40,7 @@ impl Backup {
         if is_of_a_node(&self.data)? {
             bail!(
                 "{} belongs to a node of a cluster, whose log is in NATS: copy the messages with \
-                 `quintet export --data {0} --format binary --all-states --output FILE`",
+                 `quintet export --data {0} --format gzip --all-states --output FILE`",
                 self.data.display()
             );
         }

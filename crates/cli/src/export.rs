@@ -20,7 +20,7 @@ use walk::{LISTS, List, Walk};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet export work --output work.jsonl\n  quintet export --format \
-                        binary --all-states --output all.qx\n  quintet export work | jq \
+                        gzip --all-states --output all.jsonl.gz\n  quintet export work | jq \
                         .body\n\nExport takes no messages, and the server continues. It is not a \
                         snapshot: a message that is taken or changes its state meanwhile may be \
                         missing, or appear twice."
@@ -62,6 +62,10 @@ impl Export {
             progress: Progress::new("exporting", Of::Messages(total), self.quiet),
             before: messages,
         };
+        // They come first: an export that goes on behind a message has them.
+        if last.is_none() && self.queues.is_empty() {
+            walk.batches()?;
+        }
         let begin = match &last {
             None => 0,
             Some(last) => queues

@@ -36,7 +36,7 @@ const PEER_WINDOW: usize = 1;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \
+    after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.jsonl.gz --data \
                         /var/lib/other\n  quintet import work.jsonl --into again\n  quintet \
                         import --from beanstalk://127.0.0.1:11300 --dry-run\n  quintet import \
                         --from beanstalk://old.example/mail\n  quintet import --from \
@@ -71,7 +71,7 @@ const PEER_WINDOW: usize = 1;
 pub(super) struct Import {
     #[command(flatten)]
     at: Where,
-    /// Output of `quintet export`, in either format; `-`: standard input
+    /// Output of `quintet export`, in any format; `-`: standard input
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     file: Option<PathBuf>,
     /// Another server, or the files that it left on disk (see below).

@@ -76,6 +76,15 @@ pub struct Head {
     /// Times it was kicked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kicks: u32,
+    /// Tries that failed, as its queue counts them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failures: u32,
+    /// Its outcome can be asked for by its name.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tracked: bool,
+    /// The batch of which it is a member.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub batch: Option<String>,
     /// Length of the body.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bytes: u64,
@@ -190,11 +199,17 @@ impl Head {
             releases: extra.map_or(0, |extra| extra.releases),
             buries: extra.map_or(0, |extra| extra.buries),
             kicks: extra.map_or(0, |extra| extra.kicks),
+            failures: message.failures(),
+            tracked: message.is_tracked(),
+            batch: message
+                .tie()
+                .filter(|tie| tie.is_member())
+                .map(|tie| tie.batch.to_string()),
             bytes: message.body.len(),
         }
     }
 
-    /// The put that stores it again, still without its body.
+    /// The put that stores it again, still without its body, and in no batch.
     pub fn put(self) -> Put {
         let boxed = |text: Text| text.0.into_boxed_slice();
         let past = Past {
@@ -213,6 +228,7 @@ impl Head {
             releases: self.releases,
             buries: self.buries,
             kicks: self.kicks,
+            failures: self.failures,
         };
         let attrs = self.attrs.into_iter();
         let more = PutMore {
@@ -222,6 +238,7 @@ impl Head {
             attrs: attrs
                 .map(|(name, value)| -> Attr { (boxed(name), boxed(value)) })
                 .collect(),
+            tracked: self.tracked,
             past: Some(Box::new(past)),
             ..PutMore::default()
         };
@@ -283,6 +300,9 @@ mod tests {
             releases: 10,
             buries: 11,
             kicks: 12,
+            failures: 14,
+            tracked: true,
+            batch: Some("b-0000000000000007".to_owned()),
             bytes: 13,
         }
     }
@@ -314,6 +334,13 @@ mod tests {
             ..Head::default()
         };
         assert_eq!(serde_json::from_str::<Head>(line).unwrap(), head);
+    }
+
+    #[test]
+    fn a_put_keeps_failures_and_tracking_and_joins_no_batch() {
+        let more = full().put().more.expect("more");
+        assert_eq!((more.tracked, more.batch), (true, None));
+        assert_eq!(more.past.expect("past").failures, 14);
     }
 
     #[test]

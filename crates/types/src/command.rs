@@ -240,6 +240,8 @@ pub struct Past {
     pub buries: u32,
     /// Times it was kicked.
     pub kicks: u32,
+    /// Tries that failed, as its queue counts them.
+    pub failures: u32,
 }
 
 /// Which end of the best priority is taken.

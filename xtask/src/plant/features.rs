@@ -129,6 +129,27 @@ pub(super) const FEATURES: &[Planted] = planted![
     "results-without-bound": "SQS remembers calls by their number, however many messages each has"
         "crates/sqs/src/once.rs": "|| self.results >= RESULTS_MAX"
         => "|| self.results >= usize::MAX"; ["--lib" "calls_are_bounded_and_forgotten"]
+    "export-member-not-verified": "a member of a compressed export is read although it is damaged"
+        "crates/cli/src/records/gzip.rs": ".read_to_end(&mut held)?;"
+        => ".read_to_end(&mut held).ok();"; ["--lib" "a_flipped_bit_in_a_compressed_file"]
+    "export-end-not-missed": "a compressed export without its end is taken for whole"
+        "crates/cli/src/records/gzip.rs": "false => Err(ErrorKind::UnexpectedEof.into())"
+        => "false => Ok(false)"; ["--lib" "a_compressed_file_cut_anywhere_gives"]
+    "export-member-without-bound": "a compressed member gives as much as it has"
+        "crates/cli/src/records/gzip.rs": "held.len() > MEMBER_MAX || !self.ended"
+        => "!self.ended"; ["--lib" "a_small_file_that_unpacks_to_much"]
+    "export-resumed-too-far": "a compressed export goes on behind messages that were not read"
+        "crates/cli/src/export/output.rs": "if is_empty && members.is_between()"
+        => "if members.is_between()"; ["--lib" "a_compressed_file_cut_anywhere_is_gone_on"]
+    "batches-exported-twice": "an export that was interrupted behind its batches has them twice"
+        "crates/cli/src/export/output.rs": "        tail.end = 0;\n" => "";
+        ["--test=operations" "an_export_of_all_queues_has_the_batches"]
+    "import-forgets-failures": "an imported message begins its tries anew"
+        "crates/engine/src/decide/bring.rs": "put.failures.max(past.failures)" => "put.failures";
+        ["--test=life" "they_enter_in_the_state_they_had"]
+    "import-forgets-tracking": "the outcome of an imported message is not kept"
+        "crates/control/src/head.rs": "tracked: self.tracked," => "";
+        ["--lib" "a_put_keeps_failures_and_tracking"]
     "imported-jid-forgotten": "jobs of a Faktory have another id here"
         "crates/cli/src/import/from/faktory.rs": "(1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())"
         => "(1..=MESSAGE_NAME_BYTES_MAX).is_empty()";

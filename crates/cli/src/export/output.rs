@@ -1,13 +1,17 @@
 //! The file of an export: new, or gone on with.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, IsTerminal as _, Read, Seek as _, SeekFrom, Write, sink, stdout};
+use std::io::{
+    BufReader, BufWriter, ErrorKind, IsTerminal as _, Read, Seek as _, SeekFrom, Write, sink,
+    stdout,
+};
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use quintet_control::Head;
 
-use crate::records::{self, BinarySink, BinarySource, Format, LineSink, LineSource, Sink, Source};
+use crate::records::{self, Format, GzipSink, LineSink, LineSource, Members, Sink, Source as _};
 
 /// The output, and the whole messages at its beginning.
 pub(super) type Opened = (Box<dyn Sink>, Tail);
@@ -17,15 +21,18 @@ pub(super) type Opened = (Box<dyn Sink>, Tail);
 /// # Errors
 /// It exists, cannot be made, or cannot be gone on with.
 pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<Opened>> {
+    if format == Format::Binary {
+        bail!("the binary format is only read: use --format gzip, with a new file");
+    }
     if path.as_os_str() == "-" {
         if resume {
             bail!("--resume cannot continue standard output: name a file with --output");
         }
-        if format == Format::Binary && stdout().is_terminal() {
-            bail!("cannot write the binary format to a terminal: name a file with --output");
+        if format == Format::Gzip && stdout().is_terminal() {
+            bail!("cannot write the gzip format to a terminal: name a file with --output");
         }
         let out = BufWriter::with_capacity(1 << 18, stdout());
-        return Ok(Some((sink_to(out, format)?, Tail::default())));
+        return Ok(Some((sink_to(out, format, 0), Tail::default())));
     }
     if resume && path.exists() {
         return reopen(path, format);
@@ -35,16 +42,14 @@ pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<O
         .write(true)
         .create_new(true)
         .open(path)
-        .map_err(
-            |error| match error.kind() == std::io::ErrorKind::AlreadyExists {
-                true => anyhow::anyhow!(
-                    "{} exists: name a new file, or continue this one with --resume",
-                    path.display()
-                ),
-                false => anyhow::anyhow!("cannot create {}: {error}", path.display()),
-            },
-        )?;
-    let sink = sink_to(Durable::new(file), format)?;
+        .map_err(|error| match error.kind() == ErrorKind::AlreadyExists {
+            true => anyhow::anyhow!(
+                "{} exists: name a new file, or continue this one with --resume",
+                path.display()
+            ),
+            false => anyhow::anyhow!("cannot create {}: {error}", path.display()),
+        })?;
+    let sink = sink_to(Durable::new(file), format, 0);
     Ok(Some((sink, Tail::default())))
 }
 
@@ -56,7 +61,7 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
         .write(true)
         .open(path)
         .with_context(cannot)?;
-    let found = records::format_of(&file).with_context(cannot)?;
+    let (_, found) = records::begin_of(&file).with_context(cannot)?;
     if found.is_some_and(|found| found != format) {
         bail!(
             "{} has another format: name it with --format",
@@ -65,7 +70,7 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
     }
     let tail = match format {
         Format::Jsonl => lines_tail(&mut file),
-        Format::Binary => binary_tail(&mut file),
+        Format::Gzip | Format::Binary => gzip_tail(&mut file),
     };
     let tail = tail.with_context(cannot)?;
     if tail.complete {
@@ -73,21 +78,16 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
     }
     file.set_len(tail.end)?;
     file.seek(SeekFrom::Start(tail.end))?;
-    let out = Durable::new(file);
-    let sink: Box<dyn Sink> = match format {
-        Format::Binary if tail.end > 0 => {
-            Box::new(BinarySink::resume(out, tail.end, tail.messages))
-        }
-        Format::Binary | Format::Jsonl => sink_to(out, format)?,
-    };
+    let sink = sink_to(Durable::new(file), format, tail.messages);
     Ok(Some((sink, tail)))
 }
 
-fn sink_to(out: impl Write + 'static, format: Format) -> Result<Box<dyn Sink>> {
-    Ok(match format {
+/// Writes behind so many compressed lines.
+fn sink_to(out: impl Write + 'static, format: Format, messages: u64) -> Box<dyn Sink> {
+    match format {
         Format::Jsonl => Box::new(LineSink::new(out)),
-        Format::Binary => Box::new(BinarySink::new(out, quintet_host::wall_ms())?),
-    })
+        Format::Gzip | Format::Binary => Box::new(GzipSink::new(out, messages)),
+    }
 }
 
 /// A file that is on the disk when it was flushed.
@@ -116,7 +116,7 @@ pub(super) struct Tail {
     /// Where they end, bytes.
     end: u64,
     pub(super) last: Option<Head>,
-    /// How many there are; unknown, 0, for lines.
+    /// How many lines they are; unknown, 0, where these are not compressed.
     pub(super) messages: u64,
     complete: bool,
 }
@@ -131,10 +131,14 @@ fn lines_tail(file: &mut File) -> Result<Tail> {
     if let Some(before) = end.checked_sub(1) {
         let begin = line_end(file, before)?;
         file.seek(SeekFrom::Start(begin))?;
-        let line = std::io::BufReader::new(file.take(end - begin));
-        let mut source = LineSource::new(line);
+        let line = BufReader::new(file.take(end - begin));
+        let mut source = LineSource::new(line, Rc::default());
         tail.last = source.next()?.map(|entry| entry.head);
         source.pieces(&mut sink())?;
+    }
+    if tail.last.is_none() {
+        // Batches alone are written again.
+        tail.end = 0;
     }
     Ok(tail)
 }
@@ -157,16 +161,12 @@ fn line_end(file: &mut File, limit: u64) -> Result<u64> {
     Ok(0)
 }
 
-fn binary_tail(file: &mut File) -> Result<Tail> {
+fn gzip_tail(file: &mut File) -> Result<Tail> {
     let mut tail = Tail::default();
     file.seek(SeekFrom::Start(0))?;
-    let mut source = match BinarySource::new(std::io::BufReader::with_capacity(1 << 18, file)) {
-        Ok(source) => source,
-        // Not even its head was written.
-        Err(error) if error.is::<records::BadInput>() => return Ok(tail),
-        Err(error) => return Err(error),
-    };
-    tail.end = source.offset;
+    let from = BufReader::with_capacity(1 << 18, file);
+    let lines = BufReader::new(Members::new(from));
+    let mut source = LineSource::new(lines, Rc::default());
     loop {
         let step = source.next().and_then(|entry| {
             source.pieces(&mut sink())?;
@@ -174,9 +174,11 @@ fn binary_tail(file: &mut File) -> Result<Tail> {
         });
         match step {
             Ok(Some(entry)) => {
-                if source.is_between_groups() {
+                let is_empty = source.from.buffer().is_empty();
+                let members = source.from.get_mut();
+                if is_empty && members.is_between() {
                     tail.last = Some(entry.head);
-                    (tail.end, tail.messages) = (source.offset, source.messages);
+                    (tail.end, tail.messages) = (members.from.stream_position()?, members.lines);
                 }
             }
             Ok(None) => {
@@ -184,8 +186,87 @@ fn binary_tail(file: &mut File) -> Result<Tail> {
                 return Ok(tail);
             }
             // What an interrupted export leaves; anything else is damage.
-            Err(_) if source.cut => return Ok(tail),
-            Err(error) => return Err(error),
+            Err(error) => {
+                let cause = error.downcast_ref::<std::io::Error>();
+                let is_cut = cause.is_some_and(|cause| cause.kind() == ErrorKind::UnexpectedEof);
+                return if is_cut { Ok(tail) } else { Err(error) };
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(id: u64, body: &[u8]) -> Head {
+        Head {
+            queue: "q".to_owned(),
+            id,
+            created_ms: Some(1),
+            bytes: body.len() as u64,
+            ..Head::default()
+        }
+    }
+
+    #[test]
+    fn a_compressed_file_cut_anywhere_is_gone_on_with_and_becomes_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("all");
+        let (small, large) = (vec![b'x'; 9_000], vec![0; 1_500_000]);
+        let body = |id: u64| if id == 70 { &large } else { &small };
+        let write = |sink: &mut dyn Sink, first: u64| {
+            for id in first..=140 {
+                let body = body(id);
+                sink.message(&message(id, body), &mut &body[..]).unwrap();
+            }
+            sink.finish().unwrap();
+        };
+        let (mut new, _) = open(&path, Format::Gzip, false).unwrap().unwrap();
+        write(&mut *new, 1);
+        drop(new);
+        assert!(open(&path, Format::Gzip, true).unwrap().is_none(), "whole");
+        let good = std::fs::read(&path).unwrap();
+        let len = good.len();
+        let mut kept = Vec::new();
+        for len in (0..len).step_by(len / 20).chain([1, 20, len - 1]) {
+            std::fs::write(&path, &good[..len]).unwrap();
+            let (mut sink, tail) = open(&path, Format::Gzip, true).unwrap().unwrap();
+            let last = tail.last.map_or(0, |head| head.id);
+            assert_eq!(tail.messages, last);
+            write(&mut *sink, last + 1);
+            drop(sink);
+            assert!(std::fs::read(&path).unwrap() == good, "cut at {len}");
+            kept.push(last);
+        }
+        assert!(kept.contains(&0) && kept.contains(&140), "{kept:?}");
+        assert!(kept.iter().any(|last| (1..140).contains(last)), "{kept:?}");
+    }
+
+    #[test]
+    fn a_file_of_another_form_or_damaged_is_not_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("all");
+        let (mut new, _) = open(&path, Format::Gzip, false).unwrap().unwrap();
+        new.message(&message(1, b"x"), &mut &b"x"[..]).unwrap();
+        new.finish().unwrap();
+        drop(new);
+        let good = std::fs::read(&path).unwrap();
+        let why = |format| {
+            let opened = open(&path, format, true).map(drop);
+            format!("{:#}", opened.unwrap_err())
+        };
+        assert!(why(Format::Jsonl).contains("another format"));
+        assert!(why(Format::Binary).contains("use --format gzip"));
+        // The checksum of the first of two members.
+        let comment = b"quintet export 1";
+        let end = good
+            .windows(comment.len())
+            .rposition(|some| some == comment);
+        let mut bad = good.clone();
+        bad[end.unwrap() - 10 - 8] ^= 0xff;
+        std::fs::write(&path, &bad).unwrap();
+        assert!(why(Format::Gzip).contains("damaged"));
+        assert!(std::fs::read(&path).unwrap() == bad, "nothing is cut off");
     }
 }

@@ -13,6 +13,7 @@ use crate::records::Sink;
 
 /// Messages asked for at once; a page ends at 1 MiB, too.
 const PAGE: u32 = 1000;
+const BATCHES: &str = "/batches?limit=1000";
 
 /// A list of messages of a queue, in an order of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,22 @@ pub(super) struct Walk {
 }
 
 impl Walk {
+    /// Exports the batches.
+    ///
+    /// # Errors
+    /// The server is gone, or the file takes no more.
+    pub(super) fn batches(&mut self) -> Result<()> {
+        let all = self.api.pages(BATCHES, "batches", "next", "after")?;
+        for id in all.iter().filter_map(|batch| batch["id"].as_str()) {
+            match self.api.get(&format!("/batches/{id}")) {
+                // It was forgotten meanwhile.
+                Err(error) if Refused::is(&error, CommandError::BatchNotFound) => {}
+                batch => self.sink.batch(&batch?)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Exports a list, behind the message `from`.
     ///
     /// # Errors

@@ -34,6 +34,8 @@ pub(super) struct Count {
     pub(super) refused: u64,
     /// Messages of the source that waited for others.
     pub(super) held: u64,
+    /// Members of batches of the source.
+    pub(super) members: u64,
 }
 
 impl Count {
@@ -58,6 +60,10 @@ impl Count {
                 "{held} of the source waited for other messages: {stay} \
                  (quintet kick QUEUE --state delayed)"
             );
+        }
+        if self.members > 0 {
+            let members = count_of(self.members, "message");
+            eprintln!("{members} of the source belonged to batches, which an import does not make");
         }
     }
 }
@@ -194,6 +200,7 @@ impl Importer<'_> {
             entry.head.queue.clone_from(into);
         }
         self.count.held += u64::from(entry.head.due_ms == Some(HELD.0));
+        self.count.members += u64::from(entry.head.batch.take().is_some());
         let text = serde_json::to_string(&entry.head)?;
         if text.len() + REQUEST_ROOM > LINE_MAX {
             let why = "its key, attributes and status take more than 1 MiB";

@@ -1,12 +1,14 @@
 //! A line of JSON for each message.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::cell::Cell;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
+use std::rc::Rc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_control::{Head, plain};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{BadInput, Entry, PIECES_OVER, Sink, Source, in_pieces, read_body};
 
@@ -65,6 +67,11 @@ impl<W: Write> Sink for LineSink<W> {
         Ok(())
     }
 
+    fn batch(&mut self, batch: &Value) -> Result<()> {
+        serde_json::to_writer(&mut self.out, &json!({ "batch": batch }))?;
+        Ok(self.out.write_all(b"\n")?)
+    }
+
     fn finish(&mut self) -> Result<()> {
         Ok(self.out.flush()?)
     }
@@ -72,19 +79,20 @@ impl<W: Write> Sink for LineSink<W> {
 
 /// Reads lines.
 pub(crate) struct LineSource<R: Read> {
-    from: BufReader<R>,
+    pub(crate) from: BufReader<R>,
     line: u64,
-    read: u64,
+    /// Bytes that were read of the file.
+    read: Rc<Cell<u64>>,
     /// Of a large body: what was read of its text, and its length.
     large: Option<(Vec<u8>, u64)>,
 }
 
 impl<R: Read> LineSource<R> {
-    pub(crate) fn new(from: BufReader<R>) -> Self {
+    pub(crate) fn new(from: BufReader<R>, read: Rc<Cell<u64>>) -> Self {
         Self {
             from,
             line: 0,
-            read: 0,
+            read,
             large: None,
         }
     }
@@ -93,8 +101,20 @@ impl<R: Read> LineSource<R> {
         BadInput::error(self.place(), why)
     }
 
-    /// A line that is read whole.
-    fn whole(&self, line: &[u8]) -> Result<Entry> {
+    /// The file cannot be read, or what gzip made of it.
+    fn unread(&self, error: std::io::Error) -> anyhow::Error {
+        use ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        let is_damaged = [InvalidData, InvalidInput, UnexpectedEof].contains(&error.kind());
+        let (place, error) = (self.place(), anyhow::Error::new(error));
+        let why = "the compressed lines behind it are cut short or damaged".to_owned();
+        match is_damaged {
+            true => error.context(BadInput { place, why }),
+            false => error.context("cannot read the file"),
+        }
+    }
+
+    /// A line that is read whole; `None`: it is a batch.
+    fn whole(&self, line: &[u8]) -> Result<Option<Entry>> {
         let mut value: Value = serde_json::from_slice(line).map_err(|error| {
             let why = match error.is_eof() {
                 true => "the line is cut short".to_owned(),
@@ -105,6 +125,9 @@ impl<R: Read> LineSource<R> {
         let map = value
             .as_object_mut()
             .ok_or_else(|| self.bad("the line is not a JSON object"))?;
+        if map.len() == 1 && map.get("batch").is_some_and(Value::is_object) {
+            return Ok(None);
+        }
         let body = match (map.remove("body"), map.remove("body_base64")) {
             (Some(Value::String(text)), None) => text.into_bytes(),
             (None, Some(Value::String(text))) => BASE64_STANDARD
@@ -132,7 +155,7 @@ impl<R: Read> LineSource<R> {
         }
         head.bytes = bytes;
         let body = Some(body);
-        Ok(Entry { head, body })
+        Ok(Some(Entry { head, body }))
     }
 
     /// A line of which only the beginning is read.
@@ -162,19 +185,18 @@ impl<R: Read> Source for LineSource<R> {
         loop {
             line.clear();
             let mut from = (&mut self.from).take(LINE_MAX as u64);
-            let read = from
-                .read_until(b'\n', &mut line)
-                .context("cannot read the file")?;
-            self.read += read as u64;
-            if read == 0 {
+            let read = from.read_until(b'\n', &mut line);
+            if read.map_err(|error| self.unread(error))? == 0 {
                 return Ok(None);
             }
             self.line += 1;
             if line.len() == LINE_MAX && !line.ends_with(b"\n") {
                 return self.begun(&line).map(Some);
             }
-            if !line.trim_ascii().is_empty() {
-                return self.whole(&line).map(Some);
+            if !line.trim_ascii().is_empty()
+                && let Some(entry) = self.whole(&line)?
+            {
+                return Ok(Some(entry));
             }
         }
     }
@@ -204,7 +226,10 @@ impl<R: Read> Source for LineSource<R> {
             if end.is_some() {
                 break;
             }
-            let more = self.from.fill_buf().context("cannot read the file")?;
+            let more = match self.from.fill_buf() {
+                Ok(more) => more,
+                Err(error) => return Err(self.unread(error)),
+            };
             if more.is_empty() {
                 return Err(self.bad("the line is cut short"));
             }
@@ -213,12 +238,11 @@ impl<R: Read> Source for LineSource<R> {
             let some = some.map_or(more.len(), |at| at + 1);
             text.extend_from_slice(&more[..some]);
             self.from.consume(some);
-            self.read += some as u64;
         }
         if !text.ends_with(b"\n") {
             let mut from = (&mut self.from).take(4);
             let read = from.read_until(b'\n', &mut text);
-            self.read += read.context("cannot read the file")? as u64;
+            read.map_err(|error| self.unread(error))?;
         }
         match text.trim_ascii_end() {
             b"\"}" => Ok(()),
@@ -231,7 +255,7 @@ impl<R: Read> Source for LineSource<R> {
     }
 
     fn position(&self) -> u64 {
-        self.read
+        self.read.get()
     }
 }
 
@@ -240,7 +264,8 @@ mod tests {
     use super::*;
 
     fn source(text: Vec<u8>) -> LineSource<std::io::Cursor<Vec<u8>>> {
-        LineSource::new(BufReader::with_capacity(7, std::io::Cursor::new(text)))
+        let text = BufReader::with_capacity(7, std::io::Cursor::new(text));
+        LineSource::new(text, Rc::default())
     }
 
     fn head(bytes: u64) -> Head {
@@ -276,6 +301,16 @@ mod tests {
             assert!(read == *body, "a body of {} bytes", body.len());
         }
         assert!(source.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_batch_is_no_message() {
+        let text =
+            "{\"batch\":{\"id\":\"b\"}}\n{\"queue\":\"q\",\"body\":\"x\"}\n{\"batch\":\"b\"}";
+        let mut source = source(text.into());
+        assert_eq!(source.next().unwrap().unwrap().head.queue, "q");
+        assert_eq!(source.place(), "line 2");
+        assert!(source.next().is_err(), "a batch is an object");
     }
 
     #[test]

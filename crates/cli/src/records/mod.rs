@@ -1,28 +1,37 @@
-//! Files of messages: lines of JSON, or a compact binary form
+//! Files of messages: lines of JSON, also compressed, or a binary form that older versions wrote
 //! (`docs/export-format.md`).
 
 mod binary;
 mod code;
+mod gzip;
 mod lines;
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read, Write};
+use std::io::{BufReader, Cursor, Read, Write};
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use flate2::bufread::MultiGzDecoder;
 use quintet_control::Head;
+use serde_json::Value;
 
-pub(super) use binary::{BinarySink, BinarySource};
+use binary::BinarySource;
+pub(super) use gzip::{GzipSink, Members};
 pub(super) use lines::{LineSink, LineSource};
 
 /// Bodies longer than this pass in pieces.
 pub(super) const PIECES_OVER: u64 = quintet_wire::STREAM_OVER;
 
-/// The two forms.
+/// The forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
     /// A line of JSON for each message.
     Jsonl,
-    /// Compact, with checksums.
+    /// The same lines, compressed, with checksums.
+    Gzip,
+    /// Only read.
+    #[value(hide = true)]
     Binary,
 }
 
@@ -50,6 +59,12 @@ pub(super) trait Sink {
     /// The body ends early or the file takes no more; the file then ends
     /// inside a message.
     fn message(&mut self, head: &Head, body: &mut dyn Read) -> Result<()>;
+
+    /// Writes a batch, which is no message.
+    ///
+    /// # Errors
+    /// The file takes no more.
+    fn batch(&mut self, batch: &Value) -> Result<()>;
 
     /// Writes what is kept back, and that this is all.
     ///
@@ -134,34 +149,54 @@ pub(super) fn open(path: &std::path::Path) -> Result<(Box<dyn Read>, Option<u64>
     Ok((Box::new(file), Some(bytes)))
 }
 
-/// Reads either form.
+/// Reads any form.
 ///
 /// # Errors
 /// It cannot be read, or is of a later version.
 pub(super) fn source(from: Box<dyn Read>) -> Result<Box<dyn Source>> {
-    let mut from = BufReader::with_capacity(1 << 18, from);
-    let begin = from.fill_buf().context("cannot read the file")?;
-    Ok(
-        if begin.starts_with(&binary::MAGIC[..begin.len().min(8)]) && !begin.is_empty() {
-            Box::new(BinarySource::new(from)?)
-        } else {
-            Box::new(LineSource::new(from))
-        },
-    )
+    let read = Rc::default();
+    let mut from = Counted(from, Rc::clone(&read));
+    let (begin, format) = begin_of(&mut from).context("cannot read the file")?;
+    let is_export = gzip::is_export(&begin);
+    let from = BufReader::with_capacity(1 << 18, Cursor::new(begin).chain(from));
+    Ok(match format {
+        Some(Format::Binary) => Box::new(BinarySource::new(from)?),
+        Some(Format::Gzip) if is_export => {
+            Box::new(LineSource::new(BufReader::new(Members::new(from)), read))
+        }
+        Some(Format::Gzip) => {
+            let lines = MultiGzDecoder::new(from);
+            Box::new(LineSource::new(BufReader::new(lines), read))
+        }
+        Some(Format::Jsonl) | None => Box::new(LineSource::new(from, read)),
+    })
 }
 
-/// Which form a file has; `None`: it is empty.
+/// Counts the bytes that are read.
+struct Counted<R>(R, Rc<Cell<u64>>);
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read(into)?;
+        self.1.set(self.1.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// How a file begins, and its form; `None`: it is empty.
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn format_of(file: &File) -> Result<Option<Format>> {
+pub(super) fn begin_of(from: impl Read) -> Result<(Vec<u8>, Option<Format>)> {
     let mut begin = Vec::new();
-    file.take(8).read_to_end(&mut begin)?;
-    Ok(match begin.as_slice() {
-        [] => None,
-        begin if *begin == binary::MAGIC[..begin.len()] => Some(Format::Binary),
-        _ => Some(Format::Jsonl),
-    })
+    from.take(64).read_to_end(&mut begin)?;
+    let magic = &binary::MAGIC[..begin.len().min(8)];
+    let format = begin.first().map(|&first| match first {
+        gzip::FIRST_BYTE => Format::Gzip,
+        _ if begin.starts_with(magic) => Format::Binary,
+        _ => Format::Jsonl,
+    });
+    Ok((begin, format))
 }
 
 /// Reads exactly `bytes` bytes of a body into memory.
@@ -200,3 +235,6 @@ fn in_pieces(
 fn cut_short() -> anyhow::Error {
     anyhow::anyhow!("the server closed the connection inside a message")
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,7 @@ impl Engine {
             releases: past.releases,
             buries: past.buries,
             kicks: past.kicks,
+            failures: past.failures,
             buried_until: (past.state == State::Buried)
                 .then(|| self.buried_until_by(message.retry(), message.queue))
                 .flatten(),
@@ -46,7 +47,7 @@ impl Engine {
                 attrs: put.attrs,
                 attachments: put.attachments,
                 name: put.name,
-                failures: put.failures,
+                failures: put.failures.max(past.failures),
                 retry: put.retry,
                 batch: put.batch,
                 tracked: put.tracked,

@@ -43,6 +43,7 @@ fn they_enter_in_the_state_they_had_and_are_there_after_a_restart() {
             releases: 3,
             buries: 4,
             kicks: 5,
+            failures: 6,
         };
         let id = w.put_as(with_past("x", past));
         let message = seen(&mut w, id);
@@ -52,7 +53,7 @@ fn they_enter_in_the_state_they_had_and_are_there_after_a_restart() {
         );
         let extra = message.extra.as_deref().expect("more than a plain message");
         assert_eq!((extra.timeouts, extra.releases), (2, 3));
-        assert_eq!((extra.buries, extra.kicks), (4, 5));
+        assert_eq!((extra.buries, extra.kicks, extra.failures), (4, 5, 6));
         assert_eq!((&*extra.status, extra.changed), (&b"why"[..], Ms(9)));
         assert_eq!(extra.key.as_deref(), Some(&b"k"[..]));
         let waits = matches!(state, State::Prepared | State::Ready);

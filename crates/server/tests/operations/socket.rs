@@ -159,6 +159,11 @@ fn records_are_stored_once_and_none_behind_an_error() {
             "messages[0].queue",
         ),
         (
+            r#"{"messages":[{"queue":"work","bytes":1,"batch":"b-0000000000000001"}]}"#,
+            "a",
+            "messages[0].batch",
+        ),
+        (
             r#"{"tokens":[[1,"x"]],"messages":[{"queue":"work","bytes":1}]}"#,
             "a",
             "tokens",

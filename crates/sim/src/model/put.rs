@@ -541,6 +541,7 @@ impl Model {
         extra.status = past.status;
         (extra.timeouts, extra.releases) = (past.timeouts, past.releases);
         (extra.buries, extra.kicks) = (past.buries, past.kicks);
+        extra.failures = extra.failures.max(past.failures);
         if message.state == State::Buried {
             let until = self.buried_until_of(message);
             message.extra_mut().buried_until = until;
