@@ -1,25 +1,5 @@
 //! Sources of `import --from`, and their common interface.
 
-/// Methods of a `Source` that is another server: all is in its `PeerState`.
-macro_rules! of_fields {
-    (peer) => {
-        fn pieces(&mut self, into: &mut dyn std::io::Write) -> anyhow::Result<()> {
-            self.state.large.write(into)
-        }
-
-        of_fields!(place);
-    };
-    (place) => {
-        fn place(&self) -> String {
-            self.state.place.clone()
-        }
-
-        fn position(&self) -> u64 {
-            self.state.passed
-        }
-    };
-}
-
 mod attached;
 mod beanstalk;
 mod binlog;
@@ -49,6 +29,8 @@ pub(super) use peer::Peer;
 pub(super) use quintet::Site;
 pub(super) use rq::Folder as RqFolder;
 pub(super) use sqs::Place as SqsPlace;
+
+use peer::Mover;
 
 /// All queues of a running server, or one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,14 +97,14 @@ impl Origin {
         stop: &Arc<AtomicBool>,
     ) -> Result<Box<dyn Peer>> {
         let stop = Arc::clone(stop);
-        Ok(match self {
-            Self::Beanstalk(at) => Box::new(beanstalk::Beanstalk::connect(at, stop)?),
-            Self::Kestrel(at) => Box::new(kestrel::Kestrel::connect(at, stop)?),
-            Self::Faktory(at) => Box::new(faktory::Faktory::connect(at, stop)?),
-            Self::Quintet(site) => Box::new(quintet::Quintet::connect(site, ca, stop)?),
-            Self::Sqs(place) => Box::new(sqs::Sqs::connect(place, ca, stop)?),
+        match self {
+            Self::Beanstalk(at) => Mover::begin(beanstalk::Beanstalk::connect(at)?, stop),
+            Self::Kestrel(at) => Mover::begin(kestrel::Kestrel::connect(at)?, stop),
+            Self::Faktory(at) => Mover::begin(faktory::Faktory::connect(at)?, stop),
+            Self::Quintet(site) => Mover::begin(quintet::Quintet::connect(site, ca)?, stop),
+            Self::Sqs(place) => Mover::begin(sqs::Sqs::connect(place, ca)?, stop),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => bail!("these are files"),
-        })
+        }
     }
 }
 

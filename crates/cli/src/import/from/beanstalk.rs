@@ -9,8 +9,6 @@ mod yaml;
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use quintet_control::{Head, Standing};
@@ -19,9 +17,8 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Peer, PeerState, first};
+use super::peer::{Server, Step, Taken};
 use crate::import::count::Counts;
-use crate::records::{Entry, Source};
 use yaml::Yaml;
 
 /// Requests sent at once at most: each is shorter than 64 bytes.
@@ -39,17 +36,14 @@ enum Was {
 }
 
 /// A job that is reserved by us.
-struct ReservedJob {
+pub(super) struct ReservedJob {
     id: u64,
     priority: u32,
     was: Was,
 }
 
-struct Job {
-    held: ReservedJob,
-    head: Head,
-    body: Vec<u8>,
-}
+/// Jobs to give out.
+type Jobs = VecDeque<Taken<ReservedJob>>;
 
 /// The next kind of message to take from a tube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,27 +56,26 @@ enum Stage {
     Buried,
 }
 
+/// A tube.
+pub(super) struct Tube {
+    name: String,
+    /// `None`: the connection does not use it yet.
+    stage: Option<Stage>,
+}
+
 /// The source.
 pub(super) struct Beanstalk {
     line: Line,
-    state: PeerState,
     only: Option<String>,
-    /// Still to be gone through; the first is the one in hand.
-    tubes: VecDeque<String>,
-    stage: Stage,
-    /// Something was found since the tubes were listed.
-    found: bool,
+    /// The tube that the connection watches.
+    watched: String,
     /// Requests for jobs that are not answered yet, and what came of those before: jobs nothing is
     /// known of, that the tube has no more, or that none is given until others are deleted.
     requested: usize,
     reserved: Vec<(u64, Vec<u8>)>,
     dry: bool,
     soon: bool,
-    /// Reserved and not given out.
-    taken: VecDeque<Job>,
-    /// Given out and not stored.
-    delivered: VecDeque<ReservedJob>,
-    /// Ids of both.
+    /// Ids of the jobs that are not deleted yet.
     held: HashSet<u64>,
     /// Jobs reserved at once next time.
     window: usize,
@@ -93,38 +86,31 @@ impl Beanstalk {
     ///
     /// # Errors
     /// Nobody is there, or it is no beanstalkd.
-    pub(super) fn connect(at: &Remote, stop: Arc<AtomicBool>) -> Result<Self> {
-        let mut all = Self {
+    pub(super) fn connect(at: &Remote) -> Result<Self> {
+        Ok(Self {
             line: Line::connect(&at.address)?,
-            state: PeerState::new(stop, format!("beanstalkd at {}", at.address)),
             only: at.queue.clone(),
-            tubes: VecDeque::new(),
-            stage: Stage::Ready,
-            found: false,
+            // As of each new connection.
+            watched: "default".to_owned(),
             requested: 0,
             reserved: Vec::new(),
             dry: false,
             soon: false,
-            taken: VecDeque::new(),
-            delivered: VecDeque::new(),
             held: HashSet::new(),
             window: 16,
-        };
-        all.tubes = all.list()?;
-        all.enter(None)?;
-        Ok(all)
+        })
     }
 
     /// The tubes there are, or the one that was requested.
-    fn list(&mut self) -> Result<VecDeque<String>> {
+    fn list(&mut self) -> Result<Vec<String>> {
         self.line.send(b"list-tubes\r\n")?;
         let Some(yaml) = self.yaml()? else {
             bail!(self.strange("NOT_FOUND"));
         };
         let tubes = yaml.items();
         match &self.only {
-            None => Ok(tubes.into()),
-            Some(only) if tubes.contains(only) => Ok([only.clone()].into()),
+            None => Ok(tubes),
+            Some(only) if tubes.contains(only) => Ok(vec![only.clone()]),
             Some(only) => bail!("{} has no tube {only}", self.line.address()),
         }
     }
@@ -147,14 +133,10 @@ impl Beanstalk {
         self.line.strange(line, "beanstalkd does not")
     }
 
-    /// Turns to the first of the tubes, from the one before.
-    fn enter(&mut self, before: Option<&str>) -> Result<()> {
-        let Some(tube) = self.tubes.front() else {
-            return Ok(());
-        };
+    /// Turns to a tube, from the one before; its first stage.
+    fn enter(&mut self, tube: &str) -> Result<Stage> {
         let mut text = format!("use {tube}\r\nwatch {tube}\r\n");
-        // A new connection watches this one.
-        let before = before.unwrap_or("default");
+        let before = std::mem::replace(&mut self.watched, tube.to_owned());
         if before != tube {
             write!(text, "ignore {before}\r\n").ok();
         }
@@ -168,30 +150,10 @@ impl Beanstalk {
         }
         let stats = self.yaml()?;
         let paused = stats.is_some_and(|stats| stats.number("pause-time-left") > 0);
-        self.stage = match paused {
+        Ok(match paused {
             true => Stage::Paused,
             false => Stage::Ready,
-        };
-        Ok(())
-    }
-
-    /// Nothing more of this stage.
-    fn turn(&mut self) -> Result<()> {
-        self.stage = match self.stage {
-            Stage::Ready | Stage::Paused => Stage::Delayed,
-            Stage::Delayed => Stage::Buried,
-            Stage::Buried => {
-                let before = self.tubes.pop_front();
-                if self.tubes.is_empty() && self.found {
-                    // What was put, given back or became due meanwhile.
-                    self.found = false;
-                    self.tubes = self.list()?;
-                }
-                self.state.through = self.tubes.is_empty();
-                return self.enter(before.as_deref());
-            }
-        };
-        Ok(())
+        })
     }
 
     /// Asks for ready jobs.
@@ -218,7 +180,7 @@ impl Beanstalk {
     }
 
     /// Asks about the jobs that were reserved, and takes them.
-    fn describe(&mut self) -> Result<()> {
+    fn describe(&mut self, taken: &mut Jobs) -> Result<()> {
         let jobs = std::mem::take(&mut self.reserved);
         let mut text = String::new();
         for (id, _) in &jobs {
@@ -229,31 +191,33 @@ impl Beanstalk {
         for (id, body) in jobs {
             largest = largest.max(body.len());
             if let Some(stats) = self.yaml()? {
-                self.take(id, &stats, body, Was::Ready);
+                taken.extend(self.job(id, &stats, body, Was::Ready));
             }
         }
         self.window = (self.window * 2).clamp(1, AT_ONCE.min(AHEAD / largest).max(1));
         Ok(())
     }
 
-    /// Reserves ready jobs. False: there is none for now, as what is held should be stored first.
-    fn reserve(&mut self) -> Result<bool> {
+    /// Reserves ready jobs.
+    fn reserve(&mut self, taken: &mut Jobs) -> Result<Step> {
         if self.requested == 0 && self.reserved.is_empty() {
             self.ask()?;
         }
         self.collect()?;
-        self.describe()?;
+        self.describe(taken)?;
         let (dry, soon) = (
             std::mem::take(&mut self.dry),
             std::mem::take(&mut self.soon),
         );
         if dry {
-            self.turn()?;
-        } else if !soon {
-            // They come while these are stored.
-            self.ask()?;
+            return Ok(Step::End);
         }
-        Ok(!soon || dry)
+        if soon {
+            return Ok(Step::Full);
+        }
+        // They come while these are stored.
+        self.ask()?;
+        Ok(Step::More)
     }
 
     /// `WORD ID BYTES` and the body behind it.
@@ -269,14 +233,14 @@ impl Beanstalk {
     }
 
     /// Takes jobs of a state that `reserve` does not give.
-    fn peek(&mut self, state: &'static str) -> Result<()> {
+    fn peek(&mut self, state: &'static str, taken: &mut Jobs) -> Result<Step> {
         let peek = format!("peek-{state}\r\n");
         self.line.send(peek.as_bytes())?;
         let mut bytes = 0;
         for left in (0..AT_ONCE).rev() {
             let line = self.line.line()?;
             if line == "NOT_FOUND" {
-                return self.turn();
+                return Ok(Step::End);
             }
             let (id, _) = self.body(&line, "FOUND")?;
             // As it is before it is reserved, and the next one.
@@ -294,7 +258,7 @@ impl Beanstalk {
                      tube {} stay there, and the tubes after it; kick these jobs, or wait until \
                      they are due",
                     self.line.address(),
-                    self.tubes.front().map_or("", String::as_str)
+                    self.watched
                 ),
                 _ => {
                     let (id, body) = self.body(&line, "RESERVED")?;
@@ -305,28 +269,34 @@ impl Beanstalk {
                         "delayed" => Was::Delayed(wall_ms() + stats.number("time-left") * 1000),
                         _ => Was::Ready,
                     };
-                    self.take(id, &stats, body, was);
+                    taken.extend(self.job(id, &stats, body, was));
                 }
             }
             if !more {
                 break;
             }
         }
-        Ok(())
+        Ok(Step::More)
     }
 
-    fn take(&mut self, id: u64, stats: &Yaml, body: Vec<u8>, was: Was) {
-        self.found = true;
+    /// A reserved job to give out; `None`: it is on its way already.
+    fn job(
+        &mut self,
+        id: u64,
+        stats: &Yaml,
+        body: Vec<u8>,
+        was: Was,
+    ) -> Option<Taken<ReservedJob>> {
         if !self.held.insert(id) {
-            // Its time to run was over before it was stored: it is on its way already.
-            return;
+            // Its time to run was over before it was stored.
+            return None;
         }
         let small = |name: &str| u32::try_from(stats.number(name)).unwrap_or(u32::MAX);
         let priority = small("pri");
         // `stats-job` of one that `reserve` gave counts that.
         let ours = u32::from(stats.text("state") == "reserved");
         let head = Head {
-            queue: Name::of_shown(self.tubes.front().map_or("", String::as_str)).to_string(),
+            queue: Name::of_shown(&self.watched).to_string(),
             state: match was {
                 Was::Ready => Standing::Ready,
                 Was::Delayed(_) => Standing::Delayed,
@@ -347,8 +317,15 @@ impl Beanstalk {
             bytes: body.len() as u64,
             ..Head::default()
         };
-        let held = ReservedJob { id, priority, was };
-        self.taken.push_back(Job { held, head, body });
+        Some(Taken {
+            held: ReservedJob { id, priority, was },
+            place: format!(
+                "job {id} of the tube {} at {}",
+                head.queue,
+                self.line.address()
+            ),
+            message: Ok((head, Some(body))),
+        })
     }
 
     /// Sends a request for each of these jobs, and reads the replies; how many are unknown there.
@@ -375,51 +352,71 @@ impl Beanstalk {
     }
 }
 
-impl Source for Beanstalk {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        loop {
-            if let Some(Job { held, head, body }) = self.taken.pop_front() {
-                self.state.place = format!(
-                    "job {} of the tube {} at {}",
-                    held.id,
-                    head.queue,
-                    self.line.address()
-                );
-                self.delivered.push_back(held);
-                return Ok(Some(self.state.entry(head, body)));
-            }
-            if self.state.is_over() {
-                return Ok(None);
-            }
-            match self.stage {
-                Stage::Ready => {
-                    if !self.reserve()? && self.taken.is_empty() && !self.delivered.is_empty() {
-                        return Ok(None);
-                    }
-                }
-                Stage::Paused => self.peek("ready")?,
-                Stage::Delayed => self.peek("delayed")?,
-                Stage::Buried => self.peek("buried")?,
-            }
-        }
+impl Server for Beanstalk {
+    type Part = Tube;
+    type Held = ReservedJob;
+
+    fn parts(&mut self) -> Result<VecDeque<Tube>> {
+        let tubes = self.list()?.into_iter();
+        Ok(tubes.map(|name| Tube { name, stage: None }).collect())
     }
 
-    of_fields!(peer);
+    fn take(
+        &mut self,
+        tube: &mut Tube,
+        _: &VecDeque<ReservedJob>,
+        taken: &mut Jobs,
+    ) -> Result<Step> {
+        let stage = match tube.stage {
+            Some(stage) => stage,
+            None => self.enter(&tube.name)?,
+        };
+        let (step, next) = match stage {
+            Stage::Ready => (self.reserve(taken)?, Some(Stage::Delayed)),
+            Stage::Paused => (self.peek("ready", taken)?, Some(Stage::Delayed)),
+            Stage::Delayed => (self.peek("delayed", taken)?, Some(Stage::Buried)),
+            Stage::Buried => (self.peek("buried", taken)?, None),
+        };
+        let is_end = matches!(step, Step::End);
+        tube.stage = if is_end { next } else { Some(stage) };
+        Ok(match is_end && next.is_some() {
+            true => Step::More,
+            false => step,
+        })
+    }
 
-    fn stored(&mut self, messages: u64) -> Result<()> {
+    fn delete(&mut self, stored: &[ReservedJob]) -> Result<u64> {
         self.collect()?;
-        let jobs = first(&mut self.delivered, messages);
-        for job in &jobs {
+        for job in stored {
             self.held.remove(&job.id);
         }
         // One whose time is over is ready again, and deleted all the same.
         let delete = |job: &ReservedJob| format!("delete {}\r\n", job.id);
-        self.state.twice += self.each(&jobs, delete, "DELETED")?;
-        Ok(())
+        self.each(stored, delete, "DELETED")
     }
-}
 
-impl Peer for Beanstalk {
+    fn give_back(&mut self, mut held: Vec<ReservedJob>) -> Result<u64> {
+        self.collect()?;
+        let mut taken = Jobs::new();
+        self.describe(&mut taken)?;
+        held.extend(taken.into_iter().map(|job| job.held));
+        self.held.clear();
+        let (buried, others): (Vec<ReservedJob>, Vec<ReservedJob>) =
+            held.into_iter().partition(|job| job.was == Was::Buried);
+        let now = wall_ms();
+        let release = |job: &ReservedJob| {
+            let delay = match job.was {
+                Was::Delayed(due) => due.saturating_sub(now).div_ceil(1000),
+                Was::Ready | Was::Buried => 0,
+            };
+            format!("release {} {} {delay}\r\n", job.id, job.priority)
+        };
+        let bury = |job: &ReservedJob| format!("bury {} {}\r\n", job.id, job.priority);
+        let all = (others.len() + buried.len()) as u64;
+        let gone = self.each(&others, release, "RELEASED")? + self.each(&buried, bury, "BURIED")?;
+        Ok(all - gone)
+    }
+
     fn counts(&mut self) -> Result<Counts> {
         let mut counts = Counts::default();
         for tube in self.list()? {
@@ -434,33 +431,6 @@ impl Peer for Beanstalk {
             }
         }
         Ok(counts)
-    }
-
-    fn state(&self) -> &PeerState {
-        &self.state
-    }
-
-    fn give_back(&mut self) -> Result<u64> {
-        self.state.through = true;
-        self.collect()?;
-        self.describe()?;
-        let taken = self.taken.drain(..).map(|job| job.held);
-        let jobs: Vec<ReservedJob> = self.delivered.drain(..).chain(taken).collect();
-        self.held.clear();
-        let (buried, others): (Vec<ReservedJob>, Vec<ReservedJob>) =
-            jobs.into_iter().partition(|job| job.was == Was::Buried);
-        let now = wall_ms();
-        let release = |job: &ReservedJob| {
-            let delay = match job.was {
-                Was::Delayed(due) => due.saturating_sub(now).div_ceil(1000),
-                Was::Ready | Was::Buried => 0,
-            };
-            format!("release {} {} {delay}\r\n", job.id, job.priority)
-        };
-        let bury = |job: &ReservedJob| format!("bury {} {}\r\n", job.id, job.priority);
-        let all = (others.len() + buried.len()) as u64;
-        let gone = self.each(&others, release, "RELEASED")? + self.each(&buried, bury, "BURIED")?;
-        Ok(all - gone)
     }
 
     fn local(&mut self) -> Option<SocketAddr> {

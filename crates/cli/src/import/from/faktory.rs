@@ -5,8 +5,6 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_control::{Head, Text};
@@ -16,9 +14,8 @@ use serde_json::{Value, json};
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Peer, PeerState, first};
+use super::peer::{Server, Step, Taken};
 use crate::import::count::Counts;
-use crate::records::{Entry, Source};
 
 /// Jobs that are fetched there and not stored here, at most.
 const AHEAD: usize = 1000;
@@ -27,7 +24,7 @@ const AHEAD_BYTES: usize = 8 << 20;
 /// Rounds of hashing that a server may ask for.
 const ROUNDS_MAX: u32 = 1_000_000;
 
-struct FetchedJob {
+pub(super) struct FetchedJob {
     jid: String,
     bytes: usize,
 }
@@ -35,11 +32,7 @@ struct FetchedJob {
 /// The source.
 pub(super) struct Faktory {
     line: Line,
-    state: PeerState,
     only: Option<String>,
-    /// Still to be gone through; the first is the one in hand.
-    queues: VecDeque<String>,
-    delivered: VecDeque<FetchedJob>,
 }
 
 impl Faktory {
@@ -47,7 +40,7 @@ impl Faktory {
     ///
     /// # Errors
     /// Nobody is there, it is something else, or the password is wrong.
-    pub(super) fn connect(at: &Remote, stop: Arc<AtomicBool>) -> Result<Self> {
+    pub(super) fn connect(at: &Remote) -> Result<Self> {
         let address = &at.address;
         let mut line = Line::connect(address)?;
         let hello = line.line()?;
@@ -74,16 +67,8 @@ impl Faktory {
         if reply != "+OK" {
             bail!("{address}: {}", reply.trim_start_matches("-ERR "));
         }
-        let mut all = Self {
-            line,
-            state: PeerState::new(stop, format!("the Faktory at {address}")),
-            only: at.queue.clone(),
-            queues: VecDeque::new(),
-            delivered: VecDeque::new(),
-        };
-        all.queues = all.list()?;
-        all.state.through = all.queues.is_empty();
-        Ok(all)
+        let only = at.queue.clone();
+        Ok(Self { line, only })
     }
 
     /// A reply: a line, or the bytes it announces; `None`: null.
@@ -114,19 +99,13 @@ impl Faktory {
         Ok(info["faktory"].take())
     }
 
-    /// The queues with something in them.
-    fn list(&mut self) -> Result<VecDeque<String>> {
+    /// The queues that are wanted, with their numbers of jobs.
+    fn queues(&mut self) -> Result<Vec<(String, u64)>> {
         let info = self.info()?;
         let queues = info["queues"].as_object().into_iter().flatten();
-        let full = queues.filter(|(_, count)| count.as_u64() != Some(0));
-        let names = full.map(|(name, _)| name.clone());
-        let wanted = names.filter(|name| self.only.as_ref().is_none_or(|only| only == name));
-        Ok(wanted.collect())
-    }
-
-    fn is_full(&self) -> bool {
-        let bytes: usize = self.delivered.iter().map(|held| held.bytes).sum();
-        self.delivered.len() >= AHEAD || bytes >= AHEAD_BYTES
+        let queues = queues.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0)));
+        let is_wanted = |name: &String| self.only.as_ref().is_none_or(|only| only == name);
+        Ok(queues.filter(|(name, _)| is_wanted(name)).collect())
     }
 
     /// Says something of fetched jobs, several at once.
@@ -150,84 +129,81 @@ fn strange(line: &Line, reply: &str) -> String {
     line.strange(reply, "Faktory does not")
 }
 
-impl Source for Faktory {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        loop {
-            let over = self.state.is_over();
-            let Some(queue) = self.queues.front().filter(|_| !over).cloned() else {
-                return Ok(None);
-            };
-            if self.is_full() {
-                return Ok(None);
-            }
-            self.line.send(format!("FETCH {queue}\r\n").as_bytes())?;
-            let Some(body) = self.reply()? else {
-                // It waited two seconds for one: nothing more in this queue.
-                self.queues.pop_front();
-                self.state.through = self.queues.is_empty();
-                continue;
-            };
-            let job: Value = serde_json::from_slice(&body).with_context(|| {
-                let text = String::from_utf8_lossy(&body);
-                strange(&self.line, &text)
-            })?;
-            let Some(jid) = job["jid"].as_str() else {
-                bail!("{}: a job without a jid", self.line.address());
-            };
-            self.state.place = format!("a job of {queue} at {}", self.line.address());
-            let text = |text: &str| Text(text.as_bytes().to_vec());
-            let failure = Some(&job["failure"]).filter(|failure| failure.is_object());
-            let head = Head {
-                queue: Name::of_shown(&queue).to_string(),
-                bytes: body.len() as u64,
-                ttr_ms: job["reserve_for"].as_u64().map(|seconds| seconds * 1000),
-                // Its clients settle it by its jid here, too.
-                name: Some(text(jid)).filter(|_| (1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())),
-                // As the protocol keeps it here, which shows it to workers.
-                attrs: failure
-                    .map(|failure| (text("f.failure"), text(&failure.to_string())))
-                    .into_iter()
-                    .collect(),
-                ..Head::default()
-            };
-            let (jid, bytes) = (jid.to_owned(), body.len());
-            self.delivered.push_back(FetchedJob { jid, bytes });
-            return Ok(Some(self.state.entry(head, body)));
+impl Server for Faktory {
+    type Part = String;
+    type Held = FetchedJob;
+    const AGAIN: bool = false;
+
+    fn parts(&mut self) -> Result<VecDeque<String>> {
+        let full = self.queues()?.into_iter().filter(|(_, count)| *count > 0);
+        Ok(full.map(|(name, _)| name).collect())
+    }
+
+    fn take(
+        &mut self,
+        queue: &mut String,
+        delivered: &VecDeque<FetchedJob>,
+        taken: &mut VecDeque<Taken<FetchedJob>>,
+    ) -> Result<Step> {
+        let bytes: usize = delivered.iter().map(|held| held.bytes).sum();
+        if delivered.len() >= AHEAD || bytes >= AHEAD_BYTES {
+            return Ok(Step::Full);
         }
+        self.line.send(format!("FETCH {queue}\r\n").as_bytes())?;
+        let Some(body) = self.reply()? else {
+            // It waited two seconds for one: nothing more in this queue.
+            return Ok(Step::End);
+        };
+        let job: Value = serde_json::from_slice(&body).with_context(|| {
+            let text = String::from_utf8_lossy(&body);
+            strange(&self.line, &text)
+        })?;
+        let Some(jid) = job["jid"].as_str() else {
+            bail!("{}: a job without a jid", self.line.address());
+        };
+        let text = |text: &str| Text(text.as_bytes().to_vec());
+        let failure = Some(&job["failure"]).filter(|failure| failure.is_object());
+        let head = Head {
+            queue: Name::of_shown(queue).to_string(),
+            bytes: body.len() as u64,
+            ttr_ms: job["reserve_for"].as_u64().map(|seconds| seconds * 1000),
+            // Its clients settle it by its jid here, too.
+            name: Some(text(jid)).filter(|_| (1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())),
+            // As the protocol keeps it here, which shows it to workers.
+            attrs: failure
+                .map(|failure| (text("f.failure"), text(&failure.to_string())))
+                .into_iter()
+                .collect(),
+            ..Head::default()
+        };
+        let (jid, bytes) = (jid.to_owned(), body.len());
+        taken.push_back(Taken {
+            held: FetchedJob { jid, bytes },
+            place: format!("a job of {queue} at {}", self.line.address()),
+            message: Ok((head, Some(body))),
+        });
+        Ok(Step::More)
     }
 
-    of_fields!(peer);
-
-    fn stored(&mut self, messages: u64) -> Result<()> {
-        let items = first(&mut self.delivered, messages);
-        self.report(&items, "ACK", "")
-    }
-}
-
-impl Peer for Faktory {
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
-        let info = self.info()?;
-        for (queue, count) in info["queues"].as_object().into_iter().flatten() {
-            if self.only.as_ref().is_none_or(|only| only == queue) {
-                counts.add(queue, "ready", count.as_u64().unwrap_or(0));
-            }
-        }
-        Ok(counts)
-    }
-
-    fn state(&self) -> &PeerState {
-        &self.state
+    fn delete(&mut self, stored: &[FetchedJob]) -> Result<u64> {
+        self.report(stored, "ACK", "")?;
+        Ok(0)
     }
 
     /// A job that is not acknowledged comes back when its reservation ends; one
     /// that failed comes back sooner, with its failures counted one too many.
-    fn give_back(&mut self) -> Result<u64> {
-        self.state.through = true;
-        let items: Vec<FetchedJob> = self.delivered.drain(..).collect();
+    fn give_back(&mut self, held: Vec<FetchedJob>) -> Result<u64> {
         let why = ",\"errtype\":\"ImportStopped\",\"message\":\"quintet import was stopped\"";
-        self.report(&items, "FAIL", why)?;
-        Ok(items.len() as u64)
+        self.report(&held, "FAIL", why)?;
+        Ok(held.len() as u64)
+    }
+
+    fn counts(&mut self) -> Result<Counts> {
+        let mut counts = Counts::default();
+        for (queue, count) in self.queues()? {
+            counts.add(&queue, "ready", count);
+        }
+        Ok(counts)
     }
 
     fn local(&mut self) -> Option<SocketAddr> {

@@ -5,8 +5,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use quintet_control::Head;
@@ -14,9 +12,8 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Peer, PeerState, first};
+use super::peer::{Server, Step, Taken};
 use crate::import::count::Counts;
-use crate::records::{Entry, Source};
 
 /// Connections with an open read at most: so many messages are stored at once.
 const CONNECTIONS: usize = 64;
@@ -24,7 +21,7 @@ const CONNECTIONS: usize = 64;
 const AHEAD: usize = 8 << 20;
 
 /// An item that is held there.
-struct OpenItem {
+pub(super) struct OpenItem {
     /// The connection with the open read.
     connection: usize,
     queue: String,
@@ -35,16 +32,10 @@ struct OpenItem {
 pub(super) struct Kestrel {
     /// For statistics.
     line: Line,
-    state: PeerState,
     only: Option<String>,
-    /// Still to be gone through; the first is the one in hand.
-    queues: VecDeque<String>,
-    found: bool,
     connections: Vec<Line>,
     /// Those without an open read.
     free: Vec<usize>,
-    /// Given out and not stored.
-    delivered: VecDeque<OpenItem>,
 }
 
 impl Kestrel {
@@ -52,19 +43,18 @@ impl Kestrel {
     ///
     /// # Errors
     /// Nobody is there, or it has no queues.
-    pub(super) fn connect(at: &Remote, stop: Arc<AtomicBool>) -> Result<Self> {
+    pub(super) fn connect(at: &Remote) -> Result<Self> {
         let mut all = Self {
             line: Line::connect(&at.address)?,
-            state: PeerState::new(stop, format!("the queue server at {}", at.address)),
             only: at.queue.clone(),
-            queues: VecDeque::new(),
-            found: false,
             connections: Vec::new(),
             free: Vec::new(),
-            delivered: VecDeque::new(),
         };
-        all.queues = all.list()?;
-        all.state.through = all.queues.is_empty();
+        if let Some(only) = &at.queue
+            && all.numbers()?.is_empty()
+        {
+            bail!("{} has no queue {only}", at.address);
+        }
         Ok(all)
     }
 
@@ -113,21 +103,9 @@ impl Kestrel {
         Ok(all)
     }
 
-    /// The queues with something in them.
-    fn list(&mut self) -> Result<VecDeque<String>> {
-        let numbers = self.numbers()?;
-        if let Some(only) = self.only.as_ref().filter(|_| numbers.is_empty()) {
-            bail!("{} has no queue {only}", self.line.address());
-        }
-        let full = numbers
-            .into_iter()
-            .filter(|(_, state, count)| *state == "ready" && *count > 0);
-        Ok(full.map(|(queue, ..)| queue).collect())
-    }
-
     /// A connection without an open read.
-    fn connection(&mut self) -> Result<Option<usize>> {
-        let held: usize = self.delivered.iter().map(|held| held.bytes).sum();
+    fn connection(&mut self, delivered: &VecDeque<OpenItem>) -> Result<Option<usize>> {
+        let held: usize = delivered.iter().map(|held| held.bytes).sum();
         if held >= AHEAD {
             return Ok(None);
         }
@@ -179,89 +157,74 @@ impl Kestrel {
         }
         Ok(())
     }
-
-    /// Nothing more in this queue for now.
-    fn turn(&mut self) -> Result<()> {
-        self.queues.pop_front();
-        if self.queues.is_empty() && self.found {
-            self.found = false;
-            self.queues = match self.list() {
-                // An empty queue may be gone.
-                Err(_) if self.only.is_some() => VecDeque::new(),
-                queues => queues?,
-            };
-        }
-        self.state.through = self.queues.is_empty();
-        Ok(())
-    }
 }
 
 fn strange(line: &Line, reply: &str) -> String {
     line.strange(reply, "Kestrel and Darner do not")
 }
 
-impl Source for Kestrel {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        loop {
-            let over = self.state.is_over();
-            let Some(queue) = self.queues.front().filter(|_| !over).cloned() else {
-                return Ok(None);
-            };
-            let Some(connection) = self.connection()? else {
-                return Ok(None);
-            };
-            let Some((flags, body)) = self.open(connection, &queue)? else {
-                self.free.push(connection);
-                self.turn()?;
-                continue;
-            };
-            self.found = true;
-            self.state.place = format!("an item of {queue} at {}", self.line.address());
-            let head = Head {
-                queue: Name::of_shown(&queue).to_string(),
-                flags,
-                bytes: body.len() as u64,
-                ..Head::default()
-            };
-            let bytes = body.len();
-            self.delivered.push_back(OpenItem {
-                connection,
-                queue,
-                bytes,
-            });
-            return Ok(Some(self.state.entry(head, body)));
+impl Server for Kestrel {
+    type Part = String;
+    type Held = OpenItem;
+
+    /// The queues with something in them.
+    fn parts(&mut self) -> Result<VecDeque<String>> {
+        let numbers = self.numbers()?.into_iter();
+        let full = numbers.filter(|(_, state, count)| *state == "ready" && *count > 0);
+        Ok(full.map(|(queue, ..)| queue).collect())
+    }
+
+    fn take(
+        &mut self,
+        queue: &mut String,
+        delivered: &VecDeque<OpenItem>,
+        taken: &mut VecDeque<Taken<OpenItem>>,
+    ) -> Result<Step> {
+        let Some(connection) = self.connection(delivered)? else {
+            return Ok(Step::Full);
+        };
+        let Some((flags, body)) = self.open(connection, queue)? else {
+            self.free.push(connection);
+            return Ok(Step::End);
+        };
+        let head = Head {
+            queue: Name::of_shown(queue).to_string(),
+            flags,
+            bytes: body.len() as u64,
+            ..Head::default()
+        };
+        let held = OpenItem {
+            connection,
+            queue: queue.clone(),
+            bytes: body.len(),
+        };
+        taken.push_back(Taken {
+            held,
+            place: format!("an item of {queue} at {}", self.line.address()),
+            message: Ok((head, Some(body))),
+        });
+        Ok(Step::More)
+    }
+
+    fn delete(&mut self, stored: &[OpenItem]) -> Result<u64> {
+        self.end(stored, "close")?;
+        Ok(0)
+    }
+
+    /// Each goes to the head of its queue: the last one first.
+    fn give_back(&mut self, held: Vec<OpenItem>) -> Result<u64> {
+        for item in held.iter().rev() {
+            self.end(std::slice::from_ref(item), "abort")?;
         }
+        Ok(held.len() as u64)
     }
 
-    of_fields!(peer);
-
-    fn stored(&mut self, messages: u64) -> Result<()> {
-        let items = first(&mut self.delivered, messages);
-        self.end(&items, "close")
-    }
-}
-
-impl Peer for Kestrel {
     fn counts(&mut self) -> Result<Counts> {
         let mut counts = Counts::default();
         for (queue, state, count) in self.numbers()? {
             counts.add(&queue, state, count);
         }
         Ok(counts)
-    }
-
-    fn state(&self) -> &PeerState {
-        &self.state
-    }
-
-    fn give_back(&mut self) -> Result<u64> {
-        self.state.through = true;
-        // Each goes to the head of its queue: the last one first.
-        let items: Vec<OpenItem> = self.delivered.drain(..).rev().collect();
-        for held in &items {
-            self.end(std::slice::from_ref(held), "abort")?;
-        }
-        Ok(items.len() as u64)
     }
 
     fn local(&mut self) -> Option<SocketAddr> {

@@ -9,7 +9,7 @@ mod sign;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,9 +25,8 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::http::{ANSWER_MAX, again, agent, each};
-use super::peer::{Peer, PeerState, first};
+use super::peer::{Server, Step, Taken};
 use crate::import::count::Counts;
-use crate::records::{Entry, Source};
 use sign::{Keys, Request};
 
 /// Messages of a request: as many as SQS takes.
@@ -106,7 +105,7 @@ struct Attribute {
     binary_value: Option<String>,
 }
 
-struct HiddenMessage {
+pub(super) struct HiddenMessage {
     url: Arc<str>,
     handle: String,
 }
@@ -119,13 +118,8 @@ pub(super) struct Sqs {
     region: String,
     keys: Keys,
     place: Place,
-    state: PeerState,
-    /// URLs of those still to be gone through; the first is the one in hand.
-    queues: VecDeque<Arc<str>>,
-    /// Received and not given out.
-    taken: VecDeque<(Arc<str>, Message)>,
-    /// Given out and not stored.
-    delivered: VecDeque<HiddenMessage>,
+    /// Messages received to be given out.
+    received: u64,
     /// Received with a body that does not match its MD5OfBody, by message id; they stay there.
     mismatched: BTreeMap<String, HiddenMessage>,
     /// Attributes of the queues, by name.
@@ -137,35 +131,29 @@ pub(super) struct Sqs {
 }
 
 impl Sqs {
-    /// Asks for the queues.
+    /// An SQS to which nothing was sent yet.
     ///
     /// # Errors
-    /// Nobody is there, it is no SQS, or it does not let us in; there are no keys.
-    pub(super) fn connect(place: &Place, ca: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Self> {
+    /// There are no keys, no region or no address, or `ca` cannot be read.
+    pub(super) fn connect(place: &Place, ca: Option<&Path>) -> Result<Self> {
         let (endpoint, region) = place.known()?;
         let uri: ureq::http::Uri = endpoint.parse()?;
         let host = uri.authority().map(ToString::to_string);
         let host =
             host.with_context(|| format!("{endpoint} is not an address: write http://HOST:PORT"))?;
-        let mut all = Self {
+        Ok(Self {
             agent: agent(ca, place.endpoint.is_none())?,
-            state: PeerState::new(stop, format!("SQS at {host}")),
             endpoint,
             host,
             region,
             keys: Keys::of_environment()?,
             place: place.clone(),
-            queues: VecDeque::new(),
-            taken: VecDeque::new(),
-            delivered: VecDeque::new(),
+            received: 0,
             mismatched: BTreeMap::new(),
             known: BTreeMap::new(),
             lost: Mutex::default(),
             losses: 0,
-        };
-        all.queues = all.list()?;
-        all.state.through = all.queues.is_empty();
-        Ok(all)
+        })
     }
 
     /// Asks once; an error of SQS is its name and text.
@@ -300,76 +288,12 @@ impl Sqs {
         Ok(url.into())
     }
 
-    /// Receives what the queue in hand has. False: nothing, as what is held should be stored first.
-    fn receive(&mut self) -> Result<bool> {
-        let Some(url) = self.queues.front().cloned() else {
-            return Ok(true);
-        };
-        if self.mismatched.len() >= MISMATCHED_MAX {
-            bail!("{} sends too many bodies that do not match", self.host);
-        }
-        // Behind what is held may be more of its group: no reason to wait.
-        let held = !self.delivered.is_empty();
-        let requested = json!({
-            "QueueUrl": &*url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
-            "WaitTimeSeconds": if held { 0 } else { WAIT_S },
-            "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
-        });
-        let before = *locked(&self.lost);
-        let answer = match self.ask("ReceiveMessage", &requested) {
-            Ok(answer) => answer,
-            Err(_) if *locked(&self.lost) != before && self.losses < TRIES => {
-                self.losses += 1;
-                std::thread::sleep(REST);
-                return Ok(true);
-            }
-            Err(error) if *locked(&self.lost) != before => {
-                let most = AT_ONCE * locked(&self.lost).1;
-                return Err(error.context(format!(
-                    "receives of {} got no reply: up to {most} messages are hidden there for \
-                     {HIDDEN_S} s; repeat the command after that",
-                    name_of(&url)
-                )));
-            }
-            Err(error) => return Err(error),
-        };
-        self.losses = 0;
-        let messages = answer["Messages"].as_array().map_or(&[][..], Vec::as_slice);
-        if messages.is_empty() {
-            // What a receive without an answer has hidden comes back.
-            let lost = locked(&self.lost).0;
-            if !held && lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN) && self.has_some(&url)? {
-                return Ok(true);
-            }
-            if !held {
-                self.queues.pop_front();
-                self.state.through = self.queues.is_empty();
-            }
-            return Ok(!held);
-        }
-        for message in messages {
-            let message = Message::deserialize(message).with_context(|| {
-                format!(
-                    "cannot read the messages of {}: SQS has another format",
-                    self.host
-                )
-            })?;
-            let sum = quintet_sqs::md5_of_body(message.body.as_bytes());
-            if message.md5.as_ref().is_some_and(|md5| *md5 != sum) {
-                let (url, handle) = (Arc::clone(&url), message.receipt_handle);
-                let hidden = HiddenMessage { url, handle };
-                self.mismatched.insert(message.message_id, hidden);
-                continue;
-            }
-            self.mismatched.remove(&message.message_id);
-            self.taken.push_back((Arc::clone(&url), message));
-        }
-        Ok(true)
-    }
-
-    fn give(&mut self, url: Arc<str>, mut message: Message) -> Result<Entry> {
-        let queue = name_of(&url).to_owned();
-        self.state.place = format!("message {} of {queue} at {}", self.state.passed, self.host);
+    /// Head and body of a message.
+    fn message(
+        &self,
+        (queue, place): (&str, &str),
+        mut message: Message,
+    ) -> Result<(Head, Option<Vec<u8>>)> {
         let mut attrs = Vec::new();
         // As the sqs protocol here keeps them, which gives them to its clients again.
         for (name, attribute) in [
@@ -396,7 +320,7 @@ impl Sqs {
                 (Some(value), _) => value.into_bytes(),
                 (None, Some(coded)) => {
                     let value = BASE64_STANDARD.decode(coded);
-                    value.with_context(|| format!("{}: attribute {name}", self.state.place))?
+                    value.with_context(|| format!("{place}: attribute {name}"))?
                 }
                 (None, None) => Vec::new(),
             };
@@ -409,14 +333,14 @@ impl Sqs {
         };
         let received = number("ApproximateReceiveCount").unwrap_or(1);
         let sent_ms = number("SentTimestamp");
-        let kept_ms = self.attribute(&queue, "MessageRetentionPeriod");
+        let kept_ms = self.attribute(queue, "MessageRetentionPeriod");
         let expires_ms = sent_ms.zip(kept_ms).map(|(sent_ms, seconds)| {
             let now_ms = u64::try_from(Utc::now().timestamp_millis()).unwrap_or(0);
             (sent_ms + seconds * 1000).max(now_ms + KEPT_MS)
         });
         let body = message.body.into_bytes();
         let head = Head {
-            queue: Name::of_shown(&queue).to_string(),
+            queue: Name::of_shown(queue).to_string(),
             created_ms: sent_ms,
             expires_ms,
             key: message
@@ -429,16 +353,14 @@ impl Sqs {
             bytes: body.len() as u64,
             ..Head::default()
         };
-        let handle = message.receipt_handle;
-        self.delivered.push_back(HiddenMessage { url, handle });
-        Ok(self.state.entry(head, body))
+        Ok((head, Some(body)))
     }
 
     /// Does an act of ten messages to all of these; to how many SQS says yes.
     fn acted(&self, held: &[HiddenMessage], action: &str, with: &Value) -> Result<u64> {
         let of_queue = held.chunk_by(|one, next| one.url == next.url);
         let batches: Vec<_> = of_queue.flat_map(|some| some.chunks(AT_ONCE)).collect();
-        let gone = std::sync::atomic::AtomicUsize::new(0);
+        let gone = AtomicUsize::new(0);
         each(&batches, |batch| {
             let entries = batch.iter().enumerate().map(|(id, one)| {
                 let mut entry = with.clone();
@@ -485,32 +407,107 @@ fn name_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
 }
 
-impl Source for Sqs {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        loop {
-            if self.state.is_over() {
-                return Ok(None);
-            }
-            if let Some((url, message)) = self.taken.pop_front() {
-                return self.give(url, message).map(Some);
-            }
-            if !self.receive()? {
-                return Ok(None);
-            }
+impl Server for Sqs {
+    type Part = Arc<str>;
+    type Held = HiddenMessage;
+    const AGAIN: bool = false;
+
+    /// The URLs of the queues.
+    fn parts(&mut self) -> Result<VecDeque<Arc<str>>> {
+        self.list()
+    }
+
+    fn take(
+        &mut self,
+        url: &mut Arc<str>,
+        delivered: &VecDeque<HiddenMessage>,
+        taken: &mut VecDeque<Taken<HiddenMessage>>,
+    ) -> Result<Step> {
+        let url: &Arc<str> = url;
+        if self.mismatched.len() >= MISMATCHED_MAX {
+            bail!("{} sends too many bodies that do not match", self.host);
         }
+        // Behind what is held may be more of its group: no reason to wait.
+        let held = !delivered.is_empty();
+        let requested = json!({
+            "QueueUrl": &**url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
+            "WaitTimeSeconds": if held { 0 } else { WAIT_S },
+            "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
+        });
+        let before = *locked(&self.lost);
+        let answer = match self.ask("ReceiveMessage", &requested) {
+            Ok(answer) => answer,
+            Err(_) if *locked(&self.lost) != before && self.losses < TRIES => {
+                self.losses += 1;
+                std::thread::sleep(REST);
+                return Ok(Step::More);
+            }
+            Err(error) if *locked(&self.lost) != before => {
+                let most = AT_ONCE * locked(&self.lost).1;
+                return Err(error.context(format!(
+                    "receives of {} got no reply: up to {most} messages are hidden there for \
+                     {HIDDEN_S} s; repeat the command after that",
+                    name_of(url)
+                )));
+            }
+            Err(error) => return Err(error),
+        };
+        self.losses = 0;
+        let messages = answer["Messages"].as_array().map_or(&[][..], Vec::as_slice);
+        if messages.is_empty() {
+            // What a receive without an answer has hidden comes back.
+            let lost = locked(&self.lost).0;
+            if !held && lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN) && self.has_some(url)? {
+                return Ok(Step::More);
+            }
+            return Ok(match held {
+                true => Step::Full,
+                false => Step::End,
+            });
+        }
+        for message in messages {
+            let message = Message::deserialize(message).with_context(|| {
+                format!(
+                    "cannot read the messages of {}: SQS has another format",
+                    self.host
+                )
+            })?;
+            let sum = quintet_sqs::md5_of_body(message.body.as_bytes());
+            let held = HiddenMessage {
+                url: Arc::clone(url),
+                handle: message.receipt_handle.clone(),
+            };
+            if message.md5.as_ref().is_some_and(|md5| *md5 != sum) {
+                self.mismatched.insert(message.message_id, held);
+                continue;
+            }
+            self.mismatched.remove(&message.message_id);
+            let (queue, number) = (name_of(url), self.received);
+            self.received += 1;
+            let place = format!("message {number} of {queue} at {}", self.host);
+            taken.push_back(Taken {
+                held,
+                message: self.message((queue, &place), message),
+                place,
+            });
+        }
+        Ok(Step::More)
     }
 
-    of_fields!(peer);
-
-    fn stored(&mut self, messages: u64) -> Result<()> {
-        let gone = first(&mut self.delivered, messages);
-        let ours = self.acted(&gone, "DeleteMessageBatch", &json!({}))?;
-        self.state.twice += gone.len() as u64 - ours;
-        Ok(())
+    fn delete(&mut self, stored: &[HiddenMessage]) -> Result<u64> {
+        let ours = self.acted(stored, "DeleteMessageBatch", &json!({}))?;
+        Ok(stored.len() as u64 - ours)
     }
-}
 
-impl Peer for Sqs {
+    fn give_back(&mut self, held: Vec<HiddenMessage>) -> Result<u64> {
+        let at_once = json!({ "VisibilityTimeout": 0 });
+        let back = self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)?;
+        let mismatched = std::mem::take(&mut self.mismatched).into_values();
+        let mismatched: Vec<HiddenMessage> = mismatched.collect();
+        self.acted(&mismatched, "ChangeMessageVisibilityBatch", &at_once)?;
+        Ok(back)
+    }
+
     fn counts(&mut self) -> Result<Counts> {
         let mut counts = Counts::default();
         let states = [
@@ -546,25 +543,6 @@ impl Peer for Sqs {
             (Name::of_shown(queue).to_string(), setup)
         };
         self.known.iter().map(setup).collect()
-    }
-
-    fn state(&self) -> &PeerState {
-        &self.state
-    }
-
-    fn give_back(&mut self) -> Result<u64> {
-        self.state.through = true;
-        let taken = self.taken.drain(..).map(|(url, message)| HiddenMessage {
-            url,
-            handle: message.receipt_handle,
-        });
-        let held: Vec<HiddenMessage> = self.delivered.drain(..).chain(taken).collect();
-        let at_once = json!({ "VisibilityTimeout": 0 });
-        let back = self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)?;
-        let mismatched = std::mem::take(&mut self.mismatched).into_values();
-        let mismatched: Vec<HiddenMessage> = mismatched.collect();
-        self.acted(&mismatched, "ChangeMessageVisibilityBatch", &at_once)?;
-        Ok(back)
     }
 
     fn fault(&self) -> Option<String> {
