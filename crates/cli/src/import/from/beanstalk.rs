@@ -17,7 +17,7 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Server, Step, Taken};
+use super::peer::{Hold, Server, Step};
 use crate::import::count::Counts;
 use yaml::Yaml;
 
@@ -41,9 +41,6 @@ pub(super) struct ReservedJob {
     priority: u32,
     was: Was,
 }
-
-/// Jobs to give out.
-type Jobs = VecDeque<Taken<ReservedJob>>;
 
 /// The next kind of message to take from a tube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +177,7 @@ impl Beanstalk {
     }
 
     /// Asks about the jobs that were reserved, and takes them.
-    fn describe(&mut self, taken: &mut Jobs) -> Result<()> {
+    fn describe(&mut self, hold: &mut Hold<ReservedJob>) -> Result<()> {
         let jobs = std::mem::take(&mut self.reserved);
         let mut text = String::new();
         for (id, _) in &jobs {
@@ -191,7 +188,7 @@ impl Beanstalk {
         for (id, body) in jobs {
             largest = largest.max(body.len());
             if let Some(stats) = self.yaml()? {
-                taken.extend(self.job(id, &stats, body, Was::Ready));
+                self.job((id, body), &stats, Was::Ready, hold);
             }
         }
         self.window = (self.window * 2).clamp(1, AT_ONCE.min(AHEAD / largest).max(1));
@@ -199,12 +196,12 @@ impl Beanstalk {
     }
 
     /// Reserves ready jobs.
-    fn reserve(&mut self, taken: &mut Jobs) -> Result<Step> {
+    fn reserve(&mut self, hold: &mut Hold<ReservedJob>) -> Result<Step> {
         if self.requested == 0 && self.reserved.is_empty() {
             self.ask()?;
         }
         self.collect()?;
-        self.describe(taken)?;
+        self.describe(hold)?;
         let (dry, soon) = (
             std::mem::take(&mut self.dry),
             std::mem::take(&mut self.soon),
@@ -233,7 +230,7 @@ impl Beanstalk {
     }
 
     /// Takes jobs of a state that `reserve` does not give.
-    fn peek(&mut self, state: &'static str, taken: &mut Jobs) -> Result<Step> {
+    fn peek(&mut self, state: &'static str, hold: &mut Hold<ReservedJob>) -> Result<Step> {
         let peek = format!("peek-{state}\r\n");
         self.line.send(peek.as_bytes())?;
         let mut bytes = 0;
@@ -269,7 +266,7 @@ impl Beanstalk {
                         "delayed" => Was::Delayed(wall_ms() + stats.number("time-left") * 1000),
                         _ => Was::Ready,
                     };
-                    taken.extend(self.job(id, &stats, body, was));
+                    self.job((id, body), &stats, was, hold);
                 }
             }
             if !more {
@@ -279,17 +276,17 @@ impl Beanstalk {
         Ok(Step::More)
     }
 
-    /// A reserved job to give out; `None`: it is on its way already.
+    /// A job was reserved.
     fn job(
         &mut self,
-        id: u64,
+        (id, body): (u64, Vec<u8>),
         stats: &Yaml,
-        body: Vec<u8>,
         was: Was,
-    ) -> Option<Taken<ReservedJob>> {
+        hold: &mut Hold<ReservedJob>,
+    ) {
         if !self.held.insert(id) {
-            // Its time to run was over before it was stored.
-            return None;
+            // Its time to run was over before it was stored: it is on its way already.
+            return;
         }
         let small = |name: &str| u32::try_from(stats.number(name)).unwrap_or(u32::MAX);
         let priority = small("pri");
@@ -317,15 +314,10 @@ impl Beanstalk {
             bytes: body.len() as u64,
             ..Head::default()
         };
-        Some(Taken {
-            held: ReservedJob { id, priority, was },
-            place: format!(
-                "job {id} of the tube {} at {}",
-                head.queue,
-                self.line.address()
-            ),
-            message: Ok((head, Some(body))),
-        })
+        let (tube, at) = (&head.queue, self.line.address());
+        let place = format!("job {id} of the tube {tube} at {at}");
+        let held = ReservedJob { id, priority, was };
+        hold.push(held, place, Ok((head, Some(body))));
     }
 
     /// Sends a request for each of these jobs, and reads the replies; how many are unknown there.
@@ -361,21 +353,16 @@ impl Server for Beanstalk {
         Ok(tubes.map(|name| Tube { name, stage: None }).collect())
     }
 
-    fn take(
-        &mut self,
-        tube: &mut Tube,
-        _: &VecDeque<ReservedJob>,
-        taken: &mut Jobs,
-    ) -> Result<Step> {
+    fn take(&mut self, tube: &mut Tube, hold: &mut Hold<ReservedJob>) -> Result<Step> {
         let stage = match tube.stage {
             Some(stage) => stage,
             None => self.enter(&tube.name)?,
         };
         let (step, next) = match stage {
-            Stage::Ready => (self.reserve(taken)?, Some(Stage::Delayed)),
-            Stage::Paused => (self.peek("ready", taken)?, Some(Stage::Delayed)),
-            Stage::Delayed => (self.peek("delayed", taken)?, Some(Stage::Buried)),
-            Stage::Buried => (self.peek("buried", taken)?, None),
+            Stage::Ready => (self.reserve(hold)?, Some(Stage::Delayed)),
+            Stage::Paused => (self.peek("ready", hold)?, Some(Stage::Delayed)),
+            Stage::Delayed => (self.peek("delayed", hold)?, Some(Stage::Buried)),
+            Stage::Buried => (self.peek("buried", hold)?, None),
         };
         let is_end = matches!(step, Step::End);
         tube.stage = if is_end { next } else { Some(stage) };
@@ -397,9 +384,9 @@ impl Server for Beanstalk {
 
     fn give_back(&mut self, mut held: Vec<ReservedJob>) -> Result<u64> {
         self.collect()?;
-        let mut taken = Jobs::new();
-        self.describe(&mut taken)?;
-        held.extend(taken.into_iter().map(|job| job.held));
+        let mut late = Hold::new();
+        self.describe(&mut late)?;
+        held.extend(late.drain());
         self.held.clear();
         let (buried, others): (Vec<ReservedJob>, Vec<ReservedJob>) =
             held.into_iter().partition(|job| job.was == Was::Buried);

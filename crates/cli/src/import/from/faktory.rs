@@ -14,20 +14,15 @@ use serde_json::{Value, json};
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Server, Step, Taken};
+use super::peer::{Hold, Server, Step};
 use crate::import::count::Counts;
 
 /// Jobs that are fetched there and not stored here, at most.
-const AHEAD: usize = 1000;
+const AHEAD_JOBS: usize = 1000;
 /// Bytes of them at most.
-const AHEAD_BYTES: usize = 8 << 20;
+const AHEAD_BYTES: u64 = 8 << 20;
 /// Rounds of hashing that a server may ask for.
 const ROUNDS_MAX: u32 = 1_000_000;
-
-pub(super) struct FetchedJob {
-    jid: String,
-    bytes: usize,
-}
 
 /// The source.
 pub(super) struct Faktory {
@@ -109,11 +104,11 @@ impl Faktory {
     }
 
     /// Says something of fetched jobs, several at once.
-    fn report(&mut self, items: &[FetchedJob], verb: &str, more: &str) -> Result<()> {
-        for some in items.chunks(100) {
+    fn report(&mut self, jids: &[String], verb: &str, more: &str) -> Result<()> {
+        for some in jids.chunks(100) {
             let mut text = String::new();
-            for held in some {
-                let jid = json!(held.jid);
+            for jid in some {
+                let jid = json!(jid);
                 text.push_str(&format!("{verb} {{\"jid\":{jid}{more}}}\r\n"));
             }
             self.line.send(text.as_bytes())?;
@@ -131,24 +126,17 @@ fn strange(line: &Line, reply: &str) -> String {
 
 impl Server for Faktory {
     type Part = String;
-    type Held = FetchedJob;
+    /// A job's jid.
+    type Held = String;
     const AGAIN: bool = false;
+    const AHEAD: (usize, u64) = (AHEAD_JOBS, AHEAD_BYTES);
 
     fn parts(&mut self) -> Result<VecDeque<String>> {
         let full = self.queues()?.into_iter().filter(|(_, count)| *count > 0);
         Ok(full.map(|(name, _)| name).collect())
     }
 
-    fn take(
-        &mut self,
-        queue: &mut String,
-        delivered: &VecDeque<FetchedJob>,
-        taken: &mut VecDeque<Taken<FetchedJob>>,
-    ) -> Result<Step> {
-        let bytes: usize = delivered.iter().map(|held| held.bytes).sum();
-        if delivered.len() >= AHEAD || bytes >= AHEAD_BYTES {
-            return Ok(Step::Full);
-        }
+    fn take(&mut self, queue: &mut String, hold: &mut Hold<String>) -> Result<Step> {
         self.line.send(format!("FETCH {queue}\r\n").as_bytes())?;
         let Some(body) = self.reply()? else {
             // It waited two seconds for one: nothing more in this queue.
@@ -176,23 +164,19 @@ impl Server for Faktory {
                 .collect(),
             ..Head::default()
         };
-        let (jid, bytes) = (jid.to_owned(), body.len());
-        taken.push_back(Taken {
-            held: FetchedJob { jid, bytes },
-            place: format!("a job of {queue} at {}", self.line.address()),
-            message: Ok((head, Some(body))),
-        });
+        let place = format!("a job of {queue} at {}", self.line.address());
+        hold.push(jid.to_owned(), place, Ok((head, Some(body))));
         Ok(Step::More)
     }
 
-    fn delete(&mut self, stored: &[FetchedJob]) -> Result<u64> {
+    fn delete(&mut self, stored: &[String]) -> Result<u64> {
         self.report(stored, "ACK", "")?;
         Ok(0)
     }
 
     /// A job that is not acknowledged comes back when its reservation ends; one
     /// that failed comes back sooner, with its failures counted one too many.
-    fn give_back(&mut self, held: Vec<FetchedJob>) -> Result<u64> {
+    fn give_back(&mut self, held: Vec<String>) -> Result<u64> {
         let why = ",\"errtype\":\"ImportStopped\",\"message\":\"quintet import was stopped\"";
         self.report(&held, "FAIL", why)?;
         Ok(held.len() as u64)

@@ -12,20 +12,19 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Server, Step, Taken};
+use super::peer::{Hold, Server, Step};
 use crate::import::count::Counts;
 
 /// Connections with an open read at most: so many messages are stored at once.
 const CONNECTIONS: usize = 64;
 /// Bodies that are held there and not stored here, bytes.
-const AHEAD: usize = 8 << 20;
+const AHEAD_BYTES: u64 = 8 << 20;
 
 /// An item that is held there.
 pub(super) struct OpenItem {
     /// The connection with the open read.
     connection: usize,
     queue: String,
-    bytes: usize,
 }
 
 /// The source.
@@ -104,19 +103,12 @@ impl Kestrel {
     }
 
     /// A connection without an open read.
-    fn connection(&mut self, delivered: &VecDeque<OpenItem>) -> Result<Option<usize>> {
-        let held: usize = delivered.iter().map(|held| held.bytes).sum();
-        if held >= AHEAD {
-            return Ok(None);
-        }
+    fn connection(&mut self) -> Result<usize> {
         if let Some(connection) = self.free.pop() {
-            return Ok(Some(connection));
-        }
-        if self.connections.len() >= CONNECTIONS {
-            return Ok(None);
+            return Ok(connection);
         }
         self.connections.push(Line::connect(self.line.address())?);
-        Ok(Some(self.connections.len() - 1))
+        Ok(self.connections.len() - 1)
     }
 
     /// Opens a read on a connection; `None`: the queue is empty.
@@ -166,6 +158,7 @@ fn strange(line: &Line, reply: &str) -> String {
 impl Server for Kestrel {
     type Part = String;
     type Held = OpenItem;
+    const AHEAD: (usize, u64) = (CONNECTIONS, AHEAD_BYTES);
 
     /// The queues with something in them.
     fn parts(&mut self) -> Result<VecDeque<String>> {
@@ -174,15 +167,8 @@ impl Server for Kestrel {
         Ok(full.map(|(queue, ..)| queue).collect())
     }
 
-    fn take(
-        &mut self,
-        queue: &mut String,
-        delivered: &VecDeque<OpenItem>,
-        taken: &mut VecDeque<Taken<OpenItem>>,
-    ) -> Result<Step> {
-        let Some(connection) = self.connection(delivered)? else {
-            return Ok(Step::Full);
-        };
+    fn take(&mut self, queue: &mut String, hold: &mut Hold<OpenItem>) -> Result<Step> {
+        let connection = self.connection()?;
         let Some((flags, body)) = self.open(connection, queue)? else {
             self.free.push(connection);
             return Ok(Step::End);
@@ -193,16 +179,13 @@ impl Server for Kestrel {
             bytes: body.len() as u64,
             ..Head::default()
         };
-        let held = OpenItem {
-            connection,
-            queue: queue.clone(),
-            bytes: body.len(),
-        };
-        taken.push_back(Taken {
-            held,
-            place: format!("an item of {queue} at {}", self.line.address()),
-            message: Ok((head, Some(body))),
-        });
+        let place = format!("an item of {queue} at {}", self.line.address());
+        let queue = queue.clone();
+        hold.push(
+            OpenItem { connection, queue },
+            place,
+            Ok((head, Some(body))),
+        );
         Ok(Step::More)
     }
 

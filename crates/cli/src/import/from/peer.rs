@@ -13,13 +13,40 @@ use serde_json::Value;
 use crate::import::count::Counts;
 use crate::records::{Entry, Large, Source};
 
-/// A message that a server holds for the import.
-pub(super) struct Taken<H> {
-    pub(super) held: H,
-    /// Where the message is, for people.
-    pub(super) place: String,
-    /// Its head and body, or why they cannot be read; without a body [`Server::pieces`] reads it.
-    pub(super) message: Result<(Head, Option<Vec<u8>>)>,
+/// Head and body of a message, or why they cannot be read; without a body [`Server::pieces`] reads
+/// it.
+pub(super) type Message = Result<(Head, Option<Vec<u8>>)>;
+
+/// The messages that a server holds for the import.
+pub(super) struct Hold<H> {
+    /// Not given out; each with its place, for people.
+    taken: VecDeque<(H, String, Message)>,
+    /// Given out and not stored; each with the length of its body.
+    delivered: VecDeque<(H, u64)>,
+}
+
+impl<H> Hold<H> {
+    pub(super) fn new() -> Self {
+        let (taken, delivered) = (VecDeque::new(), VecDeque::new());
+        Self { taken, delivered }
+    }
+
+    /// A message was taken at this place.
+    pub(super) fn push(&mut self, held: H, place: String, message: Message) {
+        self.taken.push_back((held, place, message));
+    }
+
+    /// True if some of the messages wait to be stored.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.delivered.is_empty()
+    }
+
+    /// What the server knows of them, in the order in which they were taken; none is left.
+    pub(super) fn drain(&mut self) -> Vec<H> {
+        let taken = self.taken.drain(..).map(|(held, ..)| held);
+        let delivered = self.delivered.drain(..).map(|(held, _)| held);
+        delivered.chain(taken).collect()
+    }
 }
 
 /// Result of one [`Server::take`].
@@ -40,6 +67,8 @@ pub(super) trait Server {
     type Held;
     /// After a pass that found messages there is another, for those that came meanwhile.
     const AGAIN: bool = true;
+    /// So many messages, and bytes of bodies, are held and not stored at most.
+    const AHEAD: (usize, u64) = (usize::MAX, u64::MAX);
 
     /// The parts, in the order in which they are moved.
     ///
@@ -47,16 +76,11 @@ pub(super) trait Server {
     /// The server's, or it is gone.
     fn parts(&mut self) -> Result<VecDeque<Self::Part>>;
 
-    /// Takes some messages of a part. `delivered` are held and not stored here yet.
+    /// Takes some messages of a part.
     ///
     /// # Errors
     /// As of [`Server::parts`].
-    fn take(
-        &mut self,
-        part: &mut Self::Part,
-        delivered: &VecDeque<Self::Held>,
-        taken: &mut VecDeque<Taken<Self::Held>>,
-    ) -> Result<Step>;
+    fn take(&mut self, part: &mut Self::Part, hold: &mut Hold<Self::Held>) -> Result<Step>;
 
     /// Writes the body, of so many bytes, of a message that was taken without one.
     ///
@@ -151,16 +175,13 @@ pub(super) struct Mover<S: Server> {
     parts: VecDeque<S::Part>,
     /// Something was found since the parts were listed.
     found: bool,
-    /// Not given out.
-    taken: VecDeque<Taken<S::Held>>,
-    /// Given out and not stored.
-    delivered: VecDeque<S::Held>,
+    hold: Hold<S::Held>,
     /// Place of the message that was given last.
     place: String,
     /// Its body, if it is long and was taken with it.
     large: Large,
-    /// Its length, if the server writes the body.
-    streamed: Option<u64>,
+    /// Its body comes from [`Server::pieces`].
+    is_streamed: bool,
     /// Messages given out.
     passed: u64,
     twice: u64,
@@ -178,11 +199,10 @@ impl<S: Server + 'static> Mover<S> {
             stop,
             through: false,
             found: false,
-            taken: VecDeque::new(),
-            delivered: VecDeque::new(),
+            hold: Hold::new(),
             place: String::new(),
             large: Large::default(),
-            streamed: None,
+            is_streamed: false,
             passed: 0,
             twice: 0,
         }))
@@ -190,13 +210,13 @@ impl<S: Server + 'static> Mover<S> {
 }
 
 impl<S: Server> Mover<S> {
-    fn give(&mut self, taken: Taken<S::Held>) -> Result<Entry> {
-        self.place = taken.place;
+    fn give(&mut self, held: S::Held, message: Message) -> Result<Entry> {
+        let bytes = message.as_ref().map_or(0, |(head, _)| head.bytes);
         // Also one that cannot be read: it is given back.
-        self.delivered.push_back(taken.held);
-        let (head, body) = taken.message?;
+        self.hold.delivered.push_back((held, bytes));
+        let (head, body) = message?;
         self.passed += 1;
-        self.streamed = body.is_none().then_some(head.bytes);
+        self.is_streamed = body.is_none();
         Ok(match body {
             Some(body) => self.large.entry(head, body),
             None => Entry { head, body: None },
@@ -211,13 +231,19 @@ impl<S: Server> Source for Mover<S> {
             if self.through {
                 return Ok(None);
             }
-            if let Some(taken) = self.taken.pop_front() {
-                return self.give(taken).map(Some);
+            if let Some((held, place, message)) = self.hold.taken.pop_front() {
+                self.place = place;
+                return self.give(held, message).map(Some);
+            }
+            let delivered = &self.hold.delivered;
+            let bytes: u64 = delivered.iter().map(|(_, bytes)| bytes).sum();
+            if delivered.len() >= S::AHEAD.0 || bytes >= S::AHEAD.1 {
+                return Ok(None);
             }
             let Some(part) = self.parts.front_mut() else {
                 if !S::AGAIN || !self.found {
                     self.through = true;
-                } else if self.delivered.is_empty() {
+                } else if !self.hold.is_waiting() {
                     // What was put, given back or became due meanwhile.
                     self.found = false;
                     self.parts = self.server.parts()?;
@@ -227,12 +253,12 @@ impl<S: Server> Source for Mover<S> {
                 }
                 continue;
             };
-            let step = self.server.take(part, &self.delivered, &mut self.taken)?;
-            self.found |= !self.taken.is_empty();
+            let step = self.server.take(part, &mut self.hold)?;
+            self.found |= !self.hold.taken.is_empty();
             match step {
                 Step::More => {}
                 Step::End => drop(self.parts.pop_front()),
-                Step::Full if self.taken.is_empty() && !self.delivered.is_empty() => {
+                Step::Full if self.hold.taken.is_empty() && self.hold.is_waiting() => {
                     return Ok(None);
                 }
                 Step::Full => {}
@@ -241,8 +267,10 @@ impl<S: Server> Source for Mover<S> {
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        match (self.streamed, self.delivered.back()) {
-            (Some(bytes), Some(held)) => self.server.pieces(held, (bytes, &self.place), into),
+        match self.hold.delivered.back() {
+            Some((held, bytes)) if self.is_streamed => {
+                self.server.pieces(held, (*bytes, &self.place), into)
+            }
             _ => self.large.write(into),
         }
     }
@@ -257,8 +285,9 @@ impl<S: Server> Source for Mover<S> {
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         let count = usize::try_from(messages).unwrap_or(usize::MAX);
-        let count = count.min(self.delivered.len());
-        let stored: Vec<S::Held> = self.delivered.drain(..count).collect();
+        let count = count.min(self.hold.delivered.len());
+        let stored = self.hold.delivered.drain(..count);
+        let stored: Vec<S::Held> = stored.map(|(held, _)| held).collect();
         self.twice += self.server.delete(&stored)?;
         Ok(())
     }
@@ -279,9 +308,7 @@ impl<S: Server> Peer for Mover<S> {
 
     fn give_back(&mut self) -> Result<u64> {
         self.through = true;
-        let taken = self.taken.drain(..).map(|taken| taken.held);
-        let held: Vec<S::Held> = self.delivered.drain(..).chain(taken).collect();
-        self.server.give_back(held)
+        self.server.give_back(self.hold.drain())
     }
 
     fn fault(&self) -> Option<String> {

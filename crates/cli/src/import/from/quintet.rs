@@ -24,7 +24,7 @@ use ureq::{Agent, Body};
 
 use super::http::{ANSWER_MAX, again, agent, each};
 use super::line::Line;
-use super::peer::{Server, Step, Taken};
+use super::peer::{Hold, Message, Server, Step};
 use crate::import::count::Counts;
 use crate::records::BadInput;
 
@@ -36,19 +36,8 @@ const LEASE_MS: u64 = 120_000;
 /// Bytes behind the line of records that are read, so that the connection serves the next request.
 const STARTS_MAX: u64 = 64 << 10;
 /// Fields of an older server's messages that are fields of a [`Head`]; `attrs` is made of others.
-const FIELDS: [&str; 11] = [
-    "queue",
-    "priority",
-    "rank",
-    "created_ms",
-    "due_ms",
-    "expires_ms",
-    "ttr_ms",
-    "key",
-    "name",
-    "attrs",
-    "status",
-];
+const FIELDS: &str =
+    "queue priority rank created_ms due_ms expires_ms ttr_ms key name attrs status";
 
 /// Where another Quintet is, and who asks.
 #[derive(Clone, PartialEq, Eq)]
@@ -289,7 +278,7 @@ impl Quintet {
         (state, place): (Standing, &str),
         shown: Shown,
         listed: Option<Head>,
-    ) -> Result<(Head, Option<Vec<u8>>)> {
+    ) -> Message {
         let (reserves, bytes) = (shown.reserves(), shown.bytes);
         let mut head = listed.filter(|head| head.reserves == reserves);
         if head.is_none() {
@@ -354,7 +343,7 @@ fn head_of(mut shown: Map<String, Value>) -> serde_json::Result<Head> {
     if shown.contains_key("priority") {
         shown.remove("rank");
     }
-    shown.retain(|name, _| FIELDS.contains(&name.as_str()));
+    shown.retain(|name, _| FIELDS.split(' ').any(|field| field == name));
     serde_json::from_value(shown.into())
 }
 
@@ -396,12 +385,7 @@ impl Server for Quintet {
         Ok(parts)
     }
 
-    fn take(
-        &mut self,
-        part: &mut Part,
-        _: &VecDeque<HeldMessage>,
-        taken: &mut VecDeque<Taken<HeldMessage>>,
-    ) -> Result<Step> {
+    fn take(&mut self, part: &mut Part, hold: &mut Hold<HeldMessage>) -> Result<Step> {
         let queue = of_queue(&part.queue);
         let mut list = format!("state={}&max={AT_ONCE}", part.state.word());
         if let Some(cursor) = &part.cursor {
@@ -445,11 +429,7 @@ impl Server for Quintet {
             let listed = heads.remove(&id);
             let message = self.message((part.state, &place), shown, listed);
             if !message.as_ref().is_ok_and(|(head, _)| head.not_selectable) {
-                taken.push_back(Taken {
-                    held,
-                    place,
-                    message,
-                });
+                hold.push(held, place, message);
             }
         }
         Ok(step)

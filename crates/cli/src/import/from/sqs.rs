@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::http::{ANSWER_MAX, again, agent, each};
-use super::peer::{Server, Step, Taken};
+use super::peer::{self, Hold, Server, Step};
 use crate::import::count::Counts;
 use sign::{Keys, Request};
 
@@ -289,11 +289,7 @@ impl Sqs {
     }
 
     /// Head and body of a message.
-    fn message(
-        &self,
-        (queue, place): (&str, &str),
-        mut message: Message,
-    ) -> Result<(Head, Option<Vec<u8>>)> {
+    fn message(&self, (queue, place): (&str, &str), mut message: Message) -> peer::Message {
         let mut attrs = Vec::new();
         // As the sqs protocol here keeps them, which gives them to its clients again.
         for (name, attribute) in [
@@ -417,18 +413,13 @@ impl Server for Sqs {
         self.list()
     }
 
-    fn take(
-        &mut self,
-        url: &mut Arc<str>,
-        delivered: &VecDeque<HiddenMessage>,
-        taken: &mut VecDeque<Taken<HiddenMessage>>,
-    ) -> Result<Step> {
+    fn take(&mut self, url: &mut Arc<str>, hold: &mut Hold<HiddenMessage>) -> Result<Step> {
         let url: &Arc<str> = url;
         if self.mismatched.len() >= MISMATCHED_MAX {
             bail!("{} sends too many bodies that do not match", self.host);
         }
         // Behind what is held may be more of its group: no reason to wait.
-        let held = !delivered.is_empty();
+        let held = hold.is_waiting();
         let requested = json!({
             "QueueUrl": &**url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
             "WaitTimeSeconds": if held { 0 } else { WAIT_S },
@@ -485,11 +476,8 @@ impl Server for Sqs {
             let (queue, number) = (name_of(url), self.received);
             self.received += 1;
             let place = format!("message {number} of {queue} at {}", self.host);
-            taken.push_back(Taken {
-                held,
-                message: self.message((queue, &place), message),
-                place,
-            });
+            let message = self.message((queue, &place), message);
+            hold.push(held, place, message);
         }
         Ok(Step::More)
     }
