@@ -54,7 +54,7 @@ fn many(server: &Server, count: usize) {
 fn known(server: &Server) -> BTreeMap<String, Value> {
     let messages = all(server).into_iter().map(|mut message| {
         let own = message.as_object_mut().unwrap();
-        for new in ["id", "place", "changed_ms", "bury_order", "buries"] {
+        for new in ["id", "place", "bury_order"] {
             own.remove(new);
         }
         let body = own.get("body").or(own.get("body_base64")).cloned();
@@ -77,6 +77,20 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     let server = Server::start(&dir.path().join("data"));
     let full = json!({"body": "full", "key": "k\u{e9}", "headers": {"to": "7", "a": ""}, "priority": 5,
         "ttl_ms": 99_999_999, "ttr_ms": 7000});
+    // Fields that no request of a client has.
+    let created = 1_700_000_000_000_u64;
+    let lines = [
+        json!({"queue": "fields", "created_ms": created, "body": "of all kinds", "flags": 9,
+            "name": "n", "key": {"base64": "/w=="}, "attrs": [["c", {"base64": "gA=="}]],
+            "reserves": 3, "timeouts": 2, "releases": 1, "kicks": 4, "buries": 5,
+            "changed_ms": 10}),
+        json!({"queue": "fields", "created_ms": created, "body": "bad ones", "state": "buried",
+            "status": {"base64": "/w=="}, "changed_ms": 11, "buries": 1}),
+        json!({"queue": "paused", "created_ms": created, "body": "alone", "not_selectable": true}),
+    ];
+    let file = dir.path().join("fields.jsonl");
+    std::fs::write(&file, lines.map(|line| format!("{line}\n")).concat()).unwrap();
+    done(&old.run(&["import", file.to_str().unwrap()]));
     put(
         &old,
         "mail",
@@ -115,13 +129,13 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     client.send(&large);
     client.ask(b"\r\n", b"STORED\r\n");
 
-    let counts = "a/b \\xff: 2 ready\nbad: 1 buried\nheld: 1 reserved\nlarge: 1 ready\n\
-                  mail: 1 delayed, 3 ready\npaused: 2 ready\n";
+    let counts = "a/b \\xff: 2 ready\nbad: 1 buried\nfields: 1 buried, 1 ready\n\
+                  held: 1 reserved\nlarge: 1 ready\nmail: 1 delayed, 3 ready\npaused: 2 ready\n";
     assert_eq!(done(&import(&server, &from(&old), &["--dry-run"])), counts);
     assert!(all(&server).is_empty(), "a dry run moves nothing");
     let mut wanted = known(&old);
-    wanted.retain(|name, _| !name.contains("in work"));
-    assert_eq!(wanted.len(), 10);
+    wanted.retain(|name, _| !name.contains("in work") && !name.contains("alone"));
+    assert_eq!(wanted.len(), 12);
     let one = format!("{}/bad", from(&old));
     done(&import(&server, &one, &["--into", "other"]));
     assert_eq!(all(&server)[0]["queue"], "other");
@@ -133,15 +147,15 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     assert!(
         printed
             .lines()
-            .any(|line| line.starts_with("9 messages stored")),
+            .any(|line| line.starts_with("11 messages stored")),
         "{printed}"
     );
     let mut found = known(&server);
     found.retain(|name, _| !name.starts_with("\"other\""));
     assert_eq!(found, wanted);
-    let left = all(&old);
-    assert_eq!(left.len(), 1, "a reserved message stays there: {left:?}");
-    assert_eq!(left[0]["body"], "in work");
+    // A reserved message stays there, and one that is not for consumers.
+    let stay = ["\"alone\"", "\"in work\""].map(str::to_owned);
+    assert_eq!(bodies(&old), BTreeSet::from(stay));
 
     let output = import(&server, &format!("{}/none", from(&old)), &[]);
     assert!(text(&output.stderr).contains("has no queue none"));

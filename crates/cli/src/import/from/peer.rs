@@ -323,3 +323,126 @@ impl<S: Server> Peer for Mover<S> {
         self.twice
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use quintet_host::locked;
+
+    use super::*;
+
+    /// What was asked of a server.
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    /// Passes over one part, whose messages are numbers; 0 cannot be read.
+    struct Numbers {
+        log: Log,
+        passes: VecDeque<Vec<u64>>,
+    }
+
+    impl Server for Numbers {
+        type Part = Vec<u64>;
+        type Held = u64;
+        const AHEAD: (usize, u64) = (3, u64::MAX);
+
+        fn parts(&mut self) -> Result<VecDeque<Vec<u64>>> {
+            locked(&self.log).push("parts".to_owned());
+            Ok(self.passes.pop_front().into_iter().collect())
+        }
+
+        fn take(&mut self, part: &mut Vec<u64>, hold: &mut Hold<u64>) -> Result<Step> {
+            for &number in part.iter() {
+                let head = Head {
+                    id: number,
+                    ..Head::default()
+                };
+                let message = match number {
+                    0 => Err(anyhow::anyhow!("not read")),
+                    _ => Ok((head, Some(Vec::new()))),
+                };
+                hold.push(number, format!("number {number}"), message);
+            }
+            Ok(Step::End)
+        }
+
+        fn delete(&mut self, stored: &[u64]) -> Result<u64> {
+            locked(&self.log).push(format!("delete {stored:?}"));
+            Ok(0)
+        }
+
+        fn give_back(&mut self, held: Vec<u64>) -> Result<u64> {
+            locked(&self.log).push(format!("give back {held:?}"));
+            Ok(held.len() as u64)
+        }
+
+        fn counts(&mut self) -> Result<Counts> {
+            Ok(Counts::default())
+        }
+    }
+
+    fn peer(passes: &[&[u64]]) -> (Box<dyn Peer>, Log) {
+        let log = Log::default();
+        let numbers = Numbers {
+            log: Arc::clone(&log),
+            passes: passes.iter().map(|pass| pass.to_vec()).collect(),
+        };
+        (Mover::begin(numbers, Arc::default()).unwrap(), log)
+    }
+
+    fn id(peer: &mut dyn Peer) -> Option<u64> {
+        peer.next().unwrap().map(|entry| entry.head.id)
+    }
+
+    #[test]
+    fn a_server_is_searched_again_when_all_that_it_gave_is_stored() {
+        let (mut peer, log) = peer(&[&[1, 2], &[3]]);
+        assert_eq!(id(&mut *peer), Some(1));
+        assert_eq!(id(&mut *peer), Some(2));
+        assert_eq!((id(&mut *peer), peer.is_through()), (None, false));
+        peer.stored(2).unwrap();
+        assert_eq!(id(&mut *peer), Some(3));
+        peer.stored(1).unwrap();
+        assert_eq!((id(&mut *peer), peer.is_through()), (None, true));
+        assert_eq!(peer.give_back().unwrap(), 0);
+        let log = locked(&log).join(", ");
+        let wanted = "parts, delete [1, 2], parts, delete [3], parts, give back []";
+        assert_eq!(log, wanted);
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_is_given_back_with_those_behind_it() {
+        let (mut peer, log) = peer(&[&[1, 0, 2]]);
+        assert_eq!(id(&mut *peer), Some(1));
+        let error = peer.next().err().unwrap();
+        assert_eq!(
+            (error.to_string(), peer.place()),
+            ("not read".to_owned(), "number 0".to_owned())
+        );
+        peer.stored(1).unwrap();
+        assert_eq!(peer.give_back().unwrap(), 2);
+        assert_eq!(
+            locked(&log).join(", "),
+            "parts, delete [1], give back [0, 2]"
+        );
+        assert!(peer.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn no_more_is_held_than_the_limit_and_nothing_after_a_stop() {
+        let (mut peer, _) = peer(&[&[1, 2, 3, 4], &[5]]);
+        for number in 1..=4 {
+            assert_eq!(id(&mut *peer), Some(number));
+        }
+        assert_eq!(id(&mut *peer), None, "four are held");
+        peer.stored(4).unwrap();
+        assert_eq!(id(&mut *peer), Some(5));
+        let stop = Arc::new(AtomicBool::new(true));
+        let numbers = Numbers {
+            log: Log::default(),
+            passes: [vec![1]].into(),
+        };
+        let mut peer = Mover::begin(numbers, stop).unwrap();
+        assert_eq!((id(&mut *peer), peer.is_through()), (None, true));
+    }
+}

@@ -415,6 +415,7 @@ impl Server for Quintet {
             false => Step::End,
         };
         part.cursor = page.cursor;
+        let mut failed = false;
         for shown in page.messages {
             let shown: Shown =
                 serde_json::from_value(shown.into()).with_context(|| self.of_another_version())?;
@@ -427,7 +428,12 @@ impl Server for Quintet {
             let (id, at) = (shown.id, self.site.shown());
             let place = format!("message {id} of {} at {at}", part.queue);
             let listed = heads.remove(&id);
-            let message = self.message((part.state, &place), shown, listed);
+            // Behind an error they are only held, to be given back.
+            let message = match failed {
+                true => Err(anyhow!("{place}: it was not read")),
+                false => self.message((part.state, &place), shown, listed),
+            };
+            failed |= message.is_err();
             if !message.as_ref().is_ok_and(|(head, _)| head.not_selectable) {
                 hold.push(held, place, message);
             }
@@ -498,5 +504,44 @@ impl Server for Quintet {
         // A server that answers has accepted it.
         seen.line().ok()?;
         self.seen.insert(seen).local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_control::Text;
+
+    use super::*;
+
+    fn text(text: &str) -> Text {
+        Text(text.as_bytes().to_vec())
+    }
+
+    /// The first message is as commit 8486fd84 shows one, the second with a field of today.
+    #[test]
+    fn messages_of_an_older_server_keep_what_it_shows() {
+        let mut message = json!({
+            "id": 7, "queue": "q", "state": "reserved", "rank": 3, "created_ms": 1, "due_ms": null,
+            "expires_ms": 2, "ttr_ms": null, "key": "k", "name": "n", "headers": {"a": "b"},
+            "status": "why", "progress": null, "attempts": 2, "failures": 1, "bytes": 1,
+            "body": "x", "body_base64": null, "version": "1-3-0-2l", "lease": "7.1-3-0-2l"
+        });
+        for _ in 0..2 {
+            let shown: Shown = serde_json::from_value(message.clone()).unwrap();
+            assert_eq!((shown.id, shown.reserves()), (7, 1));
+            let head = Head {
+                queue: "q".to_owned(),
+                priority: Some(3),
+                created_ms: Some(1),
+                expires_ms: Some(2),
+                key: Some(text("k")),
+                name: Some(text("n")),
+                attrs: vec![(text("a"), text("b"))],
+                status: text("why"),
+                ..Head::default()
+            };
+            assert_eq!(head_of(shown.rest).unwrap(), head);
+            message["priority"] = json!(3);
+        }
     }
 }
