@@ -17,7 +17,7 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Hold, Server, Step};
+use super::peer::{Hold, Server};
 use crate::import::count::Counts;
 use yaml::Yaml;
 
@@ -195,8 +195,8 @@ impl Beanstalk {
         Ok(())
     }
 
-    /// Reserves ready jobs.
-    fn reserve(&mut self, hold: &mut Hold<ReservedJob>) -> Result<Step> {
+    /// Reserves ready jobs. False: there are no more.
+    fn reserve(&mut self, hold: &mut Hold<ReservedJob>) -> Result<bool> {
         if self.requested == 0 && self.reserved.is_empty() {
             self.ask()?;
         }
@@ -206,15 +206,11 @@ impl Beanstalk {
             std::mem::take(&mut self.dry),
             std::mem::take(&mut self.soon),
         );
-        if dry {
-            return Ok(Step::End);
+        if !dry && !soon {
+            // They come while these are stored.
+            self.ask()?;
         }
-        if soon {
-            return Ok(Step::Full);
-        }
-        // They come while these are stored.
-        self.ask()?;
-        Ok(Step::More)
+        Ok(!dry)
     }
 
     /// `WORD ID BYTES` and the body behind it.
@@ -229,15 +225,15 @@ impl Beanstalk {
         bail!(self.strange(line))
     }
 
-    /// Takes jobs of a state that `reserve` does not give.
-    fn peek(&mut self, state: &'static str, hold: &mut Hold<ReservedJob>) -> Result<Step> {
+    /// Takes jobs of a state that `reserve` does not give. False: there are no more.
+    fn peek(&mut self, state: &'static str, hold: &mut Hold<ReservedJob>) -> Result<bool> {
         let peek = format!("peek-{state}\r\n");
         self.line.send(peek.as_bytes())?;
         let mut bytes = 0;
         for left in (0..AT_ONCE).rev() {
             let line = self.line.line()?;
             if line == "NOT_FOUND" {
-                return Ok(Step::End);
+                return Ok(false);
             }
             let (id, _) = self.body(&line, "FOUND")?;
             // As it is before it is reserved, and the next one.
@@ -273,7 +269,7 @@ impl Beanstalk {
                 break;
             }
         }
-        Ok(Step::More)
+        Ok(true)
     }
 
     /// A job was reserved.
@@ -353,23 +349,19 @@ impl Server for Beanstalk {
         Ok(tubes.map(|name| Tube { name, stage: None }).collect())
     }
 
-    fn take(&mut self, tube: &mut Tube, hold: &mut Hold<ReservedJob>) -> Result<Step> {
+    fn take(&mut self, tube: &mut Tube, hold: &mut Hold<ReservedJob>) -> Result<bool> {
         let stage = match tube.stage {
             Some(stage) => stage,
             None => self.enter(&tube.name)?,
         };
-        let (step, next) = match stage {
+        let (more, next) = match stage {
             Stage::Ready => (self.reserve(hold)?, Some(Stage::Delayed)),
             Stage::Paused => (self.peek("ready", hold)?, Some(Stage::Delayed)),
             Stage::Delayed => (self.peek("delayed", hold)?, Some(Stage::Buried)),
             Stage::Buried => (self.peek("buried", hold)?, None),
         };
-        let is_end = matches!(step, Step::End);
-        tube.stage = if is_end { next } else { Some(stage) };
-        Ok(match is_end && next.is_some() {
-            true => Step::More,
-            false => step,
-        })
+        tube.stage = if more { Some(stage) } else { next };
+        Ok(tube.stage.is_some())
     }
 
     fn delete(&mut self, stored: &[ReservedJob]) -> Result<u64> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Hold, Server, Step};
+use super::peer::{Hold, Server};
 use crate::import::count::Counts;
 
 /// Jobs that are fetched there and not stored here, at most.
@@ -136,11 +136,11 @@ impl Server for Faktory {
         Ok(full.map(|(name, _)| name).collect())
     }
 
-    fn take(&mut self, queue: &mut String, hold: &mut Hold<String>) -> Result<Step> {
+    fn take(&mut self, queue: &mut String, hold: &mut Hold<String>) -> Result<bool> {
         self.line.send(format!("FETCH {queue}\r\n").as_bytes())?;
         let Some(body) = self.reply()? else {
             // It waited two seconds for one: nothing more in this queue.
-            return Ok(Step::End);
+            return Ok(false);
         };
         let job: Value = serde_json::from_slice(&body).with_context(|| {
             let text = String::from_utf8_lossy(&body);
@@ -149,24 +149,24 @@ impl Server for Faktory {
         let Some(jid) = job["jid"].as_str() else {
             bail!("{}: a job without a jid", self.line.address());
         };
-        let text = |text: &str| Text(text.as_bytes().to_vec());
         let failure = Some(&job["failure"]).filter(|failure| failure.is_object());
         let head = Head {
             queue: Name::of_shown(queue).to_string(),
             bytes: body.len() as u64,
             ttr_ms: job["reserve_for"].as_u64().map(|seconds| seconds * 1000),
             // Its clients settle it by its jid here, too.
-            name: Some(text(jid)).filter(|_| (1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())),
+            name: Some(Text(jid.into()))
+                .filter(|_| (1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())),
             // As the protocol keeps it here, which shows it to workers.
             attrs: failure
-                .map(|failure| (text("f.failure"), text(&failure.to_string())))
+                .map(|failure| (Text("f.failure".into()), Text(failure.to_string().into())))
                 .into_iter()
                 .collect(),
             ..Head::default()
         };
         let place = format!("a job of {queue} at {}", self.line.address());
         hold.push(jid.to_owned(), place, Ok((head, Some(body))));
-        Ok(Step::More)
+        Ok(true)
     }
 
     fn delete(&mut self, stored: &[String]) -> Result<u64> {

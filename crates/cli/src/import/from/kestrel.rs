@@ -12,7 +12,7 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Hold, Server, Step};
+use super::peer::{Hold, Server};
 use crate::import::count::Counts;
 
 /// Connections with an open read at most: so many messages are stored at once.
@@ -167,11 +167,11 @@ impl Server for Kestrel {
         Ok(full.map(|(queue, ..)| queue).collect())
     }
 
-    fn take(&mut self, queue: &mut String, hold: &mut Hold<OpenItem>) -> Result<Step> {
+    fn take(&mut self, queue: &mut String, hold: &mut Hold<OpenItem>) -> Result<bool> {
         let connection = self.connection()?;
         let Some((flags, body)) = self.open(connection, queue)? else {
             self.free.push(connection);
-            return Ok(Step::End);
+            return Ok(false);
         };
         let head = Head {
             queue: Name::of_shown(queue).to_string(),
@@ -186,7 +186,7 @@ impl Server for Kestrel {
             place,
             Ok((head, Some(body))),
         );
-        Ok(Step::More)
+        Ok(true)
     }
 
     fn delete(&mut self, stored: &[OpenItem]) -> Result<u64> {

@@ -49,16 +49,6 @@ impl<H> Hold<H> {
     }
 }
 
-/// Result of one [`Server::take`].
-pub(super) enum Step {
-    /// The part may have more messages.
-    More,
-    /// The part has no more messages for now.
-    End,
-    /// The server gives no more before the held messages are stored.
-    Full,
-}
-
 /// A kind of queue server.
 pub(super) trait Server {
     /// A queue, or the messages of one state in it.
@@ -76,11 +66,12 @@ pub(super) trait Server {
     /// The server's, or it is gone.
     fn parts(&mut self) -> Result<VecDeque<Self::Part>>;
 
-    /// Takes some messages of a part.
+    /// Takes some messages of a part; none also because others should be stored first. False: the
+    /// part has no more for now.
     ///
     /// # Errors
     /// As of [`Server::parts`].
-    fn take(&mut self, part: &mut Self::Part, hold: &mut Hold<Self::Held>) -> Result<Step>;
+    fn take(&mut self, part: &mut Self::Part, hold: &mut Hold<Self::Held>) -> Result<bool>;
 
     /// Writes the body, of so many bytes, of a message that was taken without one.
     ///
@@ -253,15 +244,14 @@ impl<S: Server> Source for Mover<S> {
                 }
                 continue;
             };
-            let step = self.server.take(part, &mut self.hold)?;
-            self.found |= !self.hold.taken.is_empty();
-            match step {
-                Step::More => {}
-                Step::End => drop(self.parts.pop_front()),
-                Step::Full if self.hold.taken.is_empty() && self.hold.is_waiting() => {
-                    return Ok(None);
-                }
-                Step::Full => {}
+            let more = self.server.take(part, &mut self.hold)?;
+            if !more {
+                self.parts.pop_front();
+            }
+            if !self.hold.taken.is_empty() {
+                self.found = true;
+            } else if more && self.hold.is_waiting() {
+                return Ok(None);
             }
         }
     }
@@ -351,7 +341,7 @@ mod tests {
             Ok(self.passes.pop_front().into_iter().collect())
         }
 
-        fn take(&mut self, part: &mut Vec<u64>, hold: &mut Hold<u64>) -> Result<Step> {
+        fn take(&mut self, part: &mut Vec<u64>, hold: &mut Hold<u64>) -> Result<bool> {
             for &number in part.iter() {
                 let head = Head {
                     id: number,
@@ -363,7 +353,7 @@ mod tests {
                 };
                 hold.push(number, format!("number {number}"), message);
             }
-            Ok(Step::End)
+            Ok(false)
         }
 
         fn delete(&mut self, stored: &[u64]) -> Result<u64> {

@@ -22,9 +22,9 @@ use serde_json::{Map, Value, json};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-use super::http::{ANSWER_MAX, again, agent, each};
+use super::http::{ANSWER_MAX, again, agent, document, each};
 use super::line::Line;
-use super::peer::{Hold, Message, Server, Step};
+use super::peer::{Hold, Message, Server};
 use crate::import::count::Counts;
 use crate::records::BadInput;
 
@@ -179,19 +179,10 @@ impl Quintet {
         again(|| self.agent.run(request.clone())).map_err(|error| anyhow!("{at}: {error}"))
     }
 
-    /// The status and document of an answer; null where there is none.
-    fn read(&self, mut response: Response<Body>) -> Result<(u16, Value)> {
-        let status = response.status().as_u16();
-        let limited = response.body_mut().with_config().limit(ANSWER_MAX);
-        let read = limited.read_to_vec();
+    /// See [`document`].
+    fn read(&self, response: Response<Body>) -> Result<(u16, Value)> {
         let at = self.site.shown();
-        let read = read.map_err(|error| anyhow!("{at}: {error}"))?;
-        let value = match serde_json::from_slice(&read) {
-            Ok(value) => value,
-            Err(_) if read.is_empty() => Value::Null,
-            Err(_) => Value::String(String::from_utf8_lossy(&read).into_owned()),
-        };
-        Ok((status, value))
+        document(response).map_err(|error| anyhow!("{at}: {error}"))
     }
 
     /// Asks; another status than one of these is an error.
@@ -385,7 +376,7 @@ impl Server for Quintet {
         Ok(parts)
     }
 
-    fn take(&mut self, part: &mut Part, hold: &mut Hold<HeldMessage>) -> Result<Step> {
+    fn take(&mut self, part: &mut Part, hold: &mut Hold<HeldMessage>) -> Result<bool> {
         let queue = of_queue(&part.queue);
         let mut list = format!("state={}&max={AT_ONCE}", part.state.word());
         if let Some(cursor) = &part.cursor {
@@ -403,17 +394,14 @@ impl Server for Quintet {
             self.ask(&[200], ("POST", &path, Some(&requested), None))?
         } else if part.state == Standing::Ready && part.not_selectable && !self.has_records {
             // An older server does not tell which of them are not for consumers.
-            return Ok(Step::End);
+            return Ok(false);
         } else {
             let path = format!("{queue}/messages?{list}");
             self.ask(&[200], ("GET", &path, None, None))?
         };
         let page: Page =
             serde_json::from_value(answer).with_context(|| self.of_another_version())?;
-        let step = match (part.reserves && !page.messages.is_empty()) || page.cursor.is_some() {
-            true => Step::More,
-            false => Step::End,
-        };
+        let more = (part.reserves && !page.messages.is_empty()) || page.cursor.is_some();
         part.cursor = page.cursor;
         let mut failed = false;
         for shown in page.messages {
@@ -438,7 +426,7 @@ impl Server for Quintet {
                 hold.push(held, place, message);
             }
         }
-        Ok(step)
+        Ok(more)
     }
 
     fn pieces(

@@ -24,8 +24,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use super::http::{ANSWER_MAX, again, agent, each};
-use super::peer::{self, Hold, Server, Step};
+use super::http::{again, agent, document, each};
+use super::peer::{self, Hold, Server};
 use crate::import::count::Counts;
 use sign::{Keys, Request};
 
@@ -189,16 +189,8 @@ impl Sqs {
             }
             self.agent.run(sent.clone())
         });
-        let mut response = response.map_err(failed)?;
-        let status = response.status().as_u16();
-        let limited = response.body_mut().with_config().limit(ANSWER_MAX);
-        let read = limited.read_to_vec().map_err(failed)?;
-        let value: Value = match serde_json::from_slice(&read) {
-            Ok(value) => value,
-            Err(_) if read.is_empty() && status == 200 => json!({}),
-            Err(_) => Value::Null,
-        };
-        if status == 200 && value.is_object() {
+        let (status, value) = document(response.map_err(failed)?).map_err(failed)?;
+        if status == 200 && (value.is_object() || value.is_null()) {
             return Ok(Ok(value));
         }
         let code = value["__type"].as_str().unwrap_or_default();
@@ -208,7 +200,10 @@ impl Sqs {
             (Some(stated), _) => format!("{host}: {code}: {stated}"),
             (None, false) => format!("{host}: {code}"),
             (None, true) => {
-                let stated: String = String::from_utf8_lossy(&read).chars().take(80).collect();
+                let stated = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
+                let stated: String = stated.chars().take(80).collect();
                 format!("{host} answered {status} {stated:?}, which SQS does not")
             }
         };
@@ -306,7 +301,7 @@ impl Sqs {
                     _ => kept.as_str(),
                 };
                 if !kept.is_empty() {
-                    attrs.push((text(name), text(kept)));
+                    attrs.push((Text(name.into()), Text(kept.into())));
                 }
             }
         }
@@ -321,7 +316,7 @@ impl Sqs {
                 (None, None) => Vec::new(),
             };
             let kept = [data_type.as_bytes(), &[0], &value].concat();
-            attrs.push((text(&format!("m:{name}")), Text(kept)));
+            attrs.push((Text(format!("m:{name}").into()), Text(kept)));
         }
         let number = |name: &str| {
             let value = message.attributes.get(name);
@@ -341,8 +336,8 @@ impl Sqs {
             expires_ms,
             key: message
                 .attributes
-                .get("MessageGroupId")
-                .map(|key| text(key)),
+                .remove("MessageGroupId")
+                .map(|key| Text(key.into())),
             attrs,
             // This one does not count.
             reserves: u32::try_from(received.saturating_sub(1)).unwrap_or(u32::MAX),
@@ -390,10 +385,6 @@ struct Refused {
     busy: bool,
 }
 
-fn text(text: &str) -> Text {
-    Text(text.as_bytes().to_vec())
-}
-
 fn number_in(attributes: &Value, name: &str) -> Option<u64> {
     attributes[name].as_str()?.parse().ok()
 }
@@ -413,7 +404,7 @@ impl Server for Sqs {
         self.list()
     }
 
-    fn take(&mut self, url: &mut Arc<str>, hold: &mut Hold<HiddenMessage>) -> Result<Step> {
+    fn take(&mut self, url: &mut Arc<str>, hold: &mut Hold<HiddenMessage>) -> Result<bool> {
         let url: &Arc<str> = url;
         if self.mismatched.len() >= MISMATCHED_MAX {
             bail!("{} sends too many bodies that do not match", self.host);
@@ -431,7 +422,7 @@ impl Server for Sqs {
             Err(_) if *locked(&self.lost) != before && self.losses < TRIES => {
                 self.losses += 1;
                 std::thread::sleep(REST);
-                return Ok(Step::More);
+                return Ok(true);
             }
             Err(error) if *locked(&self.lost) != before => {
                 let most = AT_ONCE * locked(&self.lost).1;
@@ -448,13 +439,8 @@ impl Server for Sqs {
         if messages.is_empty() {
             // What a receive without an answer has hidden comes back.
             let lost = locked(&self.lost).0;
-            if !held && lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN) && self.has_some(url)? {
-                return Ok(Step::More);
-            }
-            return Ok(match held {
-                true => Step::Full,
-                false => Step::End,
-            });
+            let lately = lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN);
+            return Ok(held || (lately && self.has_some(url)?));
         }
         for message in messages {
             let message = Message::deserialize(message).with_context(|| {
@@ -479,7 +465,7 @@ impl Server for Sqs {
             let message = self.message((queue, &place), message);
             hold.push(held, place, message);
         }
-        Ok(Step::More)
+        Ok(true)
     }
 
     fn delete(&mut self, stored: &[HiddenMessage]) -> Result<u64> {
