@@ -17,8 +17,7 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Hold, Server};
-use crate::import::count::Counts;
+use super::peer::{Hold, Number, Server};
 use yaml::Yaml;
 
 /// Requests sent at once at most: each is shorter than 64 bytes.
@@ -396,8 +395,8 @@ impl Server for Beanstalk {
         Ok(all - gone)
     }
 
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let mut all = Vec::new();
         for tube in self.list()? {
             self.line
                 .send(format!("stats-tube {tube}\r\n").as_bytes())?;
@@ -406,10 +405,10 @@ impl Server for Beanstalk {
             };
             for state in ["ready", "delayed", "buried", "reserved"] {
                 let jobs = stats.number(&format!("current-jobs-{state}"));
-                counts.add(&tube, state, jobs);
+                all.push((tube.clone(), state, jobs));
             }
         }
-        Ok(counts)
+        Ok(all)
     }
 
     fn local(&mut self) -> Option<SocketAddr> {

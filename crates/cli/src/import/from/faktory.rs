@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Hold, Server};
-use crate::import::count::Counts;
+use super::peer::{Hold, Number, Server};
 
 /// Jobs that are fetched there and not stored here, at most.
 const AHEAD_JOBS: usize = 1000;
@@ -94,15 +93,6 @@ impl Faktory {
         Ok(info["faktory"].take())
     }
 
-    /// The queues that are wanted, with their numbers of jobs.
-    fn queues(&mut self) -> Result<Vec<(String, u64)>> {
-        let info = self.info()?;
-        let queues = info["queues"].as_object().into_iter().flatten();
-        let queues = queues.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0)));
-        let is_wanted = |name: &String| self.only.as_ref().is_none_or(|only| only == name);
-        Ok(queues.filter(|(name, _)| is_wanted(name)).collect())
-    }
-
     /// Says something of fetched jobs, several at once.
     fn report(&mut self, jids: &[String], verb: &str, more: &str) -> Result<()> {
         for some in jids.chunks(100) {
@@ -132,8 +122,9 @@ impl Server for Faktory {
     const AHEAD: (usize, u64) = (AHEAD_JOBS, AHEAD_BYTES);
 
     fn parts(&mut self) -> Result<VecDeque<String>> {
-        let full = self.queues()?.into_iter().filter(|(_, count)| *count > 0);
-        Ok(full.map(|(name, _)| name).collect())
+        let numbers = self.numbers()?.into_iter();
+        let full = numbers.filter(|(.., count)| *count > 0);
+        Ok(full.map(|(name, ..)| name).collect())
     }
 
     fn take(&mut self, queue: &mut String, hold: &mut Hold<String>) -> Result<bool> {
@@ -182,12 +173,15 @@ impl Server for Faktory {
         Ok(held.len() as u64)
     }
 
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
-        for (queue, count) in self.queues()? {
-            counts.add(&queue, "ready", count);
-        }
-        Ok(counts)
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let info = self.info()?;
+        let queues = info["queues"].as_object().into_iter().flatten();
+        let only = self.only.as_ref();
+        let wanted = queues.filter(|(name, _)| only.is_none_or(|only| only == *name));
+        let number = |count: &Value| count.as_u64().unwrap_or(0);
+        Ok(wanted
+            .map(|(name, count)| (name.clone(), "ready", number(count)))
+            .collect())
     }
 
     fn local(&mut self) -> Option<SocketAddr> {

@@ -12,8 +12,7 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Hold, Server};
-use crate::import::count::Counts;
+use super::peer::{Hold, Number, Server};
 
 /// Connections with an open read at most: so many messages are stored at once.
 const CONNECTIONS: usize = 64;
@@ -58,7 +57,7 @@ impl Kestrel {
     }
 
     /// The report of `stats` about queues: name, statistic, number.
-    fn stats(&mut self) -> Result<Vec<(String, &'static str, u64)>> {
+    fn stats(&mut self) -> Result<Vec<Number>> {
         self.line.send(b"stats\r\n")?;
         let mut all = Vec::new();
         loop {
@@ -83,23 +82,6 @@ impl Kestrel {
                 all.push((queue.to_owned(), state, count));
             }
         }
-    }
-
-    /// `stats`, of queues alone. `queue_a_mem_items` may be of a queue `a_mem`, or not: every queue
-    /// says how many reads of it are open, and before that how many items it has.
-    fn numbers(&mut self) -> Result<Vec<(String, &'static str, u64)>> {
-        let mut ready = HashMap::new();
-        let mut all = Vec::new();
-        for (queue, state, count) in self.stats()? {
-            if state == "ready" {
-                ready.insert(queue, count);
-            } else if self.only.as_ref().is_none_or(|only| *only == queue) {
-                let items = ready.get(&queue).copied().unwrap_or(0);
-                all.push((queue.clone(), "ready", items));
-                all.push((queue, state, count));
-            }
-        }
-        Ok(all)
     }
 
     /// A connection without an open read.
@@ -202,12 +184,21 @@ impl Server for Kestrel {
         Ok(held.len() as u64)
     }
 
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
-        for (queue, state, count) in self.numbers()? {
-            counts.add(&queue, state, count);
+    /// `stats`, of queues alone. `queue_a_mem_items` may be of a queue `a_mem`, or not: every queue
+    /// says how many reads of it are open, and before that how many items it has.
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let mut ready = HashMap::new();
+        let mut all = Vec::new();
+        for (queue, state, count) in self.stats()? {
+            if state == "ready" {
+                ready.insert(queue, count);
+            } else if self.only.as_ref().is_none_or(|only| *only == queue) {
+                let items = ready.get(&queue).copied().unwrap_or(0);
+                all.push((queue.clone(), "ready", items));
+                all.push((queue, state, count));
+            }
         }
-        Ok(counts)
+        Ok(all)
     }
 
     fn local(&mut self) -> Option<SocketAddr> {

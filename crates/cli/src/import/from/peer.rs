@@ -17,6 +17,9 @@ use crate::records::{Entry, Large, Source};
 /// it.
 pub(super) type Message = Result<(Head, Option<Vec<u8>>)>;
 
+/// A queue, a state, and the number of messages in it.
+pub(super) type Number = (String, &'static str, u64);
+
 /// The messages that a server holds for the import.
 pub(super) struct Hold<H> {
     /// Not given out; each with its place, for people.
@@ -102,7 +105,7 @@ pub(super) trait Server {
     ///
     /// # Errors
     /// As of [`Server::parts`].
-    fn counts(&mut self) -> Result<Counts>;
+    fn numbers(&mut self) -> Result<Vec<Number>>;
 
     /// See [`Peer::setups`].
     fn setups(&self) -> Vec<(String, Value)> {
@@ -285,7 +288,11 @@ impl<S: Server> Source for Mover<S> {
 
 impl<S: Server> Peer for Mover<S> {
     fn counts(&mut self) -> Result<Counts> {
-        self.server.counts()
+        let mut counts = Counts::default();
+        for (queue, state, messages) in self.server.numbers()? {
+            counts.add(&queue, state, messages);
+        }
+        Ok(counts)
     }
 
     fn setups(&self) -> Vec<(String, Value)> {
@@ -366,8 +373,8 @@ mod tests {
             Ok(held.len() as u64)
         }
 
-        fn counts(&mut self) -> Result<Counts> {
-            Ok(Counts::default())
+        fn numbers(&mut self) -> Result<Vec<Number>> {
+            Ok(Vec::new())
         }
     }
 

@@ -24,8 +24,7 @@ use ureq::{Agent, Body};
 
 use super::http::{ANSWER_MAX, again, agent, document, each};
 use super::line::Line;
-use super::peer::{Hold, Message, Server};
-use crate::import::count::Counts;
+use super::peer::{Hold, Message, Number, Server};
 use crate::records::BadInput;
 
 /// Messages asked for at once: as many as the API gives.
@@ -473,15 +472,15 @@ impl Server for Quintet {
         })
     }
 
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let mut all = Vec::new();
         for queue in self.queues()? {
             let name = queue["name"].as_str().unwrap_or_default();
             for state in ["ready", "delayed", "buried", "reserved"] {
-                counts.add(name, state, number(&queue, state));
+                all.push((name.to_owned(), state, number(&queue, state)));
             }
         }
-        Ok(counts)
+        Ok(all)
     }
 
     /// Requests go over connections that others keep; this one is only there to be seen.

@@ -25,8 +25,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::http::{again, agent, document, each};
-use super::peer::{self, Hold, Server};
-use crate::import::count::Counts;
+use super::peer::{self, Hold, Number, Server};
 use sign::{Keys, Request};
 
 /// Messages of a request: as many as SQS takes.
@@ -482,8 +481,8 @@ impl Server for Sqs {
         Ok(back)
     }
 
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let mut all = Vec::new();
         let states = [
             ("ApproximateNumberOfMessages", "ready"),
             ("ApproximateNumberOfMessagesDelayed", "delayed"),
@@ -497,11 +496,11 @@ impl Server for Sqs {
             let attributes = answer["Attributes"].take();
             for (name, state) in states {
                 let count = number_in(&attributes, name).unwrap_or(0);
-                counts.add(name_of(&url), state, count);
+                all.push((name_of(&url).to_owned(), state, count));
             }
             self.known.insert(name_of(&url).to_owned(), attributes);
         }
-        Ok(counts)
+        Ok(all)
     }
 
     fn setups(&self) -> Vec<(String, Value)> {
