@@ -84,7 +84,7 @@ impl Beanstalk {
     /// Nobody is there, or it is no beanstalkd.
     pub(super) fn connect(at: &Remote) -> Result<Self> {
         Ok(Self {
-            line: Line::connect(&at.address)?,
+            line: Line::connect(&at.address, "beanstalkd does not")?,
             only: at.queue.clone(),
             // As of each new connection.
             watched: "default".to_owned(),
@@ -101,7 +101,7 @@ impl Beanstalk {
     fn list(&mut self) -> Result<Vec<String>> {
         self.line.send(b"list-tubes\r\n")?;
         let Some(yaml) = self.yaml()? else {
-            bail!(self.strange("NOT_FOUND"));
+            bail!(self.line.strange("NOT_FOUND"));
         };
         let tubes = yaml.items();
         match &self.only {
@@ -121,12 +121,8 @@ impl Beanstalk {
                 Ok(Some(Yaml::of(&String::from_utf8_lossy(&text))))
             }
             (Some("NOT_FOUND"), None) => Ok(None),
-            _ => bail!(self.strange(&line)),
+            _ => bail!(self.line.strange(&line)),
         }
-    }
-
-    fn strange(&self, line: &str) -> String {
-        self.line.strange(line, "beanstalkd does not")
     }
 
     /// Turns to a tube, from the one before; its first stage.
@@ -141,7 +137,7 @@ impl Beanstalk {
         for _ in 0..text.matches("\r\n").count() - 1 {
             let line = self.line.line()?;
             if !line.starts_with("USING ") && !line.starts_with("WATCHING ") {
-                bail!(self.strange(&line));
+                bail!(self.line.strange(&line));
             }
         }
         let stats = self.yaml()?;
@@ -221,7 +217,7 @@ impl Beanstalk {
         {
             return Ok((id, self.line.counted(bytes)?));
         }
-        bail!(self.strange(line))
+        bail!(self.line.strange(line))
     }
 
     /// Takes jobs of a state that `reserve` does not give. False: there are no more.
@@ -331,7 +327,7 @@ impl Beanstalk {
                 match line.as_str() {
                     "NOT_FOUND" => unknown += 1,
                     line if line == yes => {}
-                    _ => bail!(self.strange(&line)),
+                    _ => bail!(self.line.strange(&line)),
                 }
             }
         }

@@ -36,13 +36,13 @@ impl Faktory {
     /// Nobody is there, it is something else, or the password is wrong.
     pub(super) fn connect(at: &Remote) -> Result<Self> {
         let address = &at.address;
-        let mut line = Line::connect(address)?;
+        let mut line = Line::connect(address, "Faktory does not")?;
         let hello = line.line()?;
         let nonce = hello
             .strip_prefix("+HI ")
             .and_then(|rest| serde_json::from_str(rest).ok());
         let Some(nonce): Option<Value> = nonce else {
-            bail!(strange(&line, &hello));
+            bail!(line.strange(&hello));
         };
         let mut says = json!({ "v": 2 });
         if let Some(salt) = nonce["s"].as_str() {
@@ -77,7 +77,7 @@ impl Faktory {
             Some("-1") => Ok(None),
             Some(digits) => match digits.parse() {
                 Ok(bytes) => Ok(Some(self.line.counted(bytes)?)),
-                Err(_) => bail!(strange(&self.line, &head)),
+                Err(_) => bail!(self.line.strange(&head)),
             },
         }
     }
@@ -88,7 +88,7 @@ impl Faktory {
         let text = self.reply()?.unwrap_or_default();
         let mut info: Value = serde_json::from_slice(&text).with_context(|| {
             let text = String::from_utf8_lossy(&text);
-            strange(&self.line, &text)
+            self.line.strange(&text)
         })?;
         Ok(info["faktory"].take())
     }
@@ -108,10 +108,6 @@ impl Faktory {
         }
         Ok(())
     }
-}
-
-fn strange(line: &Line, reply: &str) -> String {
-    line.strange(reply, "Faktory does not")
 }
 
 impl Server for Faktory {
@@ -135,7 +131,7 @@ impl Server for Faktory {
         };
         let job: Value = serde_json::from_slice(&body).with_context(|| {
             let text = String::from_utf8_lossy(&body);
-            strange(&self.line, &text)
+            self.line.strange(&text)
         })?;
         let Some(jid) = job["jid"].as_str() else {
             bail!("{}: a job without a jid", self.line.address());

@@ -16,6 +16,8 @@ use super::peer::{Hold, Number, Server};
 
 /// Connections with an open read at most: so many messages are stored at once.
 const CONNECTIONS: usize = 64;
+/// See [`Line::strange`].
+const DOES_NOT: &str = "Kestrel and Darner do not";
 /// Bodies that are held there and not stored here, bytes.
 const AHEAD_BYTES: u64 = 8 << 20;
 
@@ -43,7 +45,7 @@ impl Kestrel {
     /// Nobody is there, or it has no queues.
     pub(super) fn connect(at: &Remote) -> Result<Self> {
         let mut all = Self {
-            line: Line::connect(&at.address)?,
+            line: Line::connect(&at.address, DOES_NOT)?,
             only: at.queue.clone(),
             connections: Vec::new(),
             free: Vec::new(),
@@ -66,7 +68,7 @@ impl Kestrel {
                 return Ok(all);
             }
             let Some(rest) = line.strip_prefix("STAT ") else {
-                bail!(strange(&self.line, &line));
+                bail!(self.line.strange(&line));
             };
             let Some((name, value)) = rest.split_once(' ') else {
                 continue;
@@ -89,7 +91,8 @@ impl Kestrel {
         if let Some(connection) = self.free.pop() {
             return Ok(connection);
         }
-        self.connections.push(Line::connect(self.line.address())?);
+        let line = Line::connect(self.line.address(), DOES_NOT)?;
+        self.connections.push(line);
         Ok(self.connections.len() - 1)
     }
 
@@ -110,9 +113,9 @@ impl Kestrel {
             if end == "END" {
                 return Ok(Some((flags, body)));
             }
-            bail!(strange(line, &end));
+            bail!(line.strange(&end));
         }
-        bail!(strange(line, &reply));
+        bail!(line.strange(&reply));
     }
 
     /// Ends the open reads of these items with this option.
@@ -125,16 +128,12 @@ impl Kestrel {
             let line = &mut self.connections[held.connection];
             let reply = line.line()?;
             if reply != "END" {
-                bail!(strange(line, &reply));
+                bail!(line.strange(&reply));
             }
             self.free.push(held.connection);
         }
         Ok(())
     }
-}
-
-fn strange(line: &Line, reply: &str) -> String {
-    line.strange(reply, "Kestrel and Darner do not")
 }
 
 impl Server for Kestrel {

@@ -15,7 +15,6 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use quintet_control::{Head, Standing};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -25,6 +24,7 @@ use ureq::{Agent, Body};
 use super::http::{ANSWER_MAX, again, agent, document, each};
 use super::line::Line;
 use super::peer::{Hold, Message, Number, Server};
+use crate::api::part as coded;
 use crate::records::BadInput;
 
 /// Messages asked for at once: as many as the API gives.
@@ -337,10 +337,6 @@ fn head_of(mut shown: Map<String, Value>) -> serde_json::Result<Head> {
     serde_json::from_value(shown.into())
 }
 
-fn coded(text: &str) -> impl std::fmt::Display + '_ {
-    utf8_percent_encode(text, NON_ALPHANUMERIC)
-}
-
 fn of_queue(name: &str) -> String {
     format!("/queues/{}", coded(name))
 }
@@ -485,7 +481,8 @@ impl Server for Quintet {
 
     /// Requests go over connections that others keep; this one is only there to be seen.
     fn local(&mut self) -> Option<SocketAddr> {
-        let mut seen = Line::connect(self.site.url.strip_prefix("http://")?).ok()?;
+        let mut seen =
+            Line::connect(self.site.url.strip_prefix("http://")?, "HTTP does not").ok()?;
         let request = b"HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n";
         seen.send(request).ok()?;
         // A server that answers has accepted it.
