@@ -329,7 +329,7 @@ mod tests {
 
     use super::*;
 
-    /// What was asked of a server.
+    /// The requests that a server got.
     type Log = Arc<Mutex<Vec<String>>>;
 
     /// Passes over one part, whose messages are numbers; 0 cannot be read.
