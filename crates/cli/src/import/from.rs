@@ -14,23 +14,21 @@ mod quintet;
 mod rq;
 mod sqs;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
 
-use anyhow::{Result, bail};
 use percent_encoding::percent_decode_str;
 
 pub(super) use attached::{Attached, still_runs};
+pub(super) use beanstalk::Beanstalk;
 pub(super) use binlog::inspect as inspect_binlog;
 pub(super) use bodies::{Files, Stored};
+pub(super) use faktory::Faktory;
 pub(super) use journal::inspect as inspect_journal;
-pub(super) use peer::Peer;
-pub(super) use quintet::Site;
+pub(super) use kestrel::Kestrel;
+pub(super) use peer::{Mover, Server};
+pub(super) use quintet::{Quintet, Site};
 pub(super) use rq::Folder as RqFolder;
-pub(super) use sqs::Place as SqsPlace;
-
-use peer::Mover;
+pub(super) use sqs::{Place as SqsPlace, Sqs};
 
 /// All queues of a running server, or one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,27 +81,6 @@ impl Origin {
             Self::Quintet(site) => Some(format!("the Quintet at {}", site.shown())),
             Self::Sqs(_) => Some("SQS".to_owned()),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => None,
-        }
-    }
-
-    /// Connects to the running server. A certificate is signed by one of `ca`. `stop` ends it in
-    /// good order: it then gives nothing more.
-    ///
-    /// # Errors
-    /// It cannot be reached, is something else, or does not let us in.
-    pub(super) fn connect(
-        &self,
-        ca: Option<&Path>,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Box<dyn Peer>> {
-        let stop = Arc::clone(stop);
-        match self {
-            Self::Beanstalk(at) => Mover::begin(beanstalk::Beanstalk::connect(at)?, stop),
-            Self::Kestrel(at) => Mover::begin(kestrel::Kestrel::connect(at)?, stop),
-            Self::Faktory(at) => Mover::begin(faktory::Faktory::connect(at)?, stop),
-            Self::Quintet(site) => Mover::begin(quintet::Quintet::connect(site, ca)?, stop),
-            Self::Sqs(place) => Mover::begin(sqs::Sqs::connect(place, ca)?, stop),
-            Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => bail!("these are files"),
         }
     }
 }

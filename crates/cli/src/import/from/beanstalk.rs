@@ -35,7 +35,7 @@ enum Was {
 }
 
 /// A job that is reserved by us.
-pub(super) struct ReservedJob {
+pub(in crate::import) struct ReservedJob {
     id: u64,
     priority: u32,
     was: Was,
@@ -53,14 +53,14 @@ enum Stage {
 }
 
 /// A tube.
-pub(super) struct Tube {
+pub(in crate::import) struct Tube {
     name: String,
     /// `None`: the connection does not use it yet.
     stage: Option<Stage>,
 }
 
 /// The source.
-pub(super) struct Beanstalk {
+pub(in crate::import) struct Beanstalk {
     line: Line,
     only: Option<String>,
     /// The tube that the connection watches.
@@ -82,7 +82,7 @@ impl Beanstalk {
     ///
     /// # Errors
     /// Nobody is there, or it is no beanstalkd.
-    pub(super) fn connect(at: &Remote) -> Result<Self> {
+    pub(in crate::import) fn connect(at: &Remote) -> Result<Self> {
         Ok(Self {
             line: Line::connect(&at.address, "beanstalkd does not")?,
             only: at.queue.clone(),

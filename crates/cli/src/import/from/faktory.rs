@@ -24,7 +24,7 @@ const AHEAD_BYTES: u64 = 8 << 20;
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// The source.
-pub(super) struct Faktory {
+pub(in crate::import) struct Faktory {
     line: Line,
     only: Option<String>,
 }
@@ -34,7 +34,7 @@ impl Faktory {
     ///
     /// # Errors
     /// Nobody is there, it is something else, or the password is wrong.
-    pub(super) fn connect(at: &Remote) -> Result<Self> {
+    pub(in crate::import) fn connect(at: &Remote) -> Result<Self> {
         let address = &at.address;
         let mut line = Line::connect(address, "Faktory does not")?;
         let hello = line.line()?;

@@ -22,14 +22,14 @@ const DOES_NOT: &str = "Kestrel and Darner do not";
 const AHEAD_BYTES: u64 = 8 << 20;
 
 /// An item that is held there.
-pub(super) struct OpenItem {
+pub(in crate::import) struct OpenItem {
     /// The connection with the open read.
     connection: usize,
     queue: String,
 }
 
 /// The source.
-pub(super) struct Kestrel {
+pub(in crate::import) struct Kestrel {
     /// For statistics.
     line: Line,
     only: Option<String>,
@@ -43,7 +43,7 @@ impl Kestrel {
     ///
     /// # Errors
     /// Nobody is there, or it has no queues.
-    pub(super) fn connect(at: &Remote) -> Result<Self> {
+    pub(in crate::import) fn connect(at: &Remote) -> Result<Self> {
         let mut all = Self {
             line: Line::connect(&at.address, DOES_NOT)?,
             only: at.queue.clone(),

@@ -21,7 +21,7 @@ pub(super) type Message = Result<(Head, Option<Vec<u8>>)>;
 pub(super) type Number = (String, &'static str, u64);
 
 /// The messages that a server holds for the import.
-pub(super) struct Hold<H> {
+pub(in crate::import) struct Hold<H> {
     /// Not given out; each with its place, for people.
     taken: VecDeque<(H, String, Message)>,
     /// Given out and not stored; each with the length of its body.
@@ -53,7 +53,7 @@ impl<H> Hold<H> {
 }
 
 /// A kind of queue server.
-pub(super) trait Server {
+pub(in crate::import) trait Server {
     /// A queue, or the messages of one state in it.
     type Part;
     /// What names a held message there.
@@ -89,82 +89,53 @@ pub(super) trait Server {
         Ok(())
     }
 
-    /// Deletes messages that are stored here; see [`Peer::twice`] for the number.
+    /// Deletes messages that are stored here; how many of them others may have, see
+    /// [`Mover::twice`].
     ///
     /// # Errors
     /// As of [`Server::parts`].
     fn delete(&mut self, stored: &[Self::Held]) -> Result<u64>;
 
-    /// See [`Peer::give_back`].
+    /// See [`Mover::give_back`].
     ///
     /// # Errors
     /// As of [`Server::parts`].
     fn give_back(&mut self, held: Vec<Self::Held>) -> Result<u64>;
 
-    /// See [`Peer::counts`].
+    /// See [`Mover::counts`].
     ///
     /// # Errors
     /// As of [`Server::parts`].
     fn numbers(&mut self) -> Result<Vec<Number>>;
 
-    /// See [`Peer::setups`].
+    /// How the queues that were counted are set up there, as `POST /queues/{queue}` takes it.
     fn setups(&self) -> Vec<(String, Value)> {
         Vec::new()
     }
 
-    /// See [`Peer::fault`].
+    /// Why the import fails although it went on; ask before [`Server::give_back`].
     fn fault(&self) -> Option<String> {
         None
     }
 
-    /// See [`Peer::local`].
+    /// This end of a connection to it that stands and that it has accepted, if there is one.
     fn local(&mut self) -> Option<SocketAddr> {
         None
     }
 }
 
-/// Another queue server, from which messages are moved.
+/// The messages of a server, which are moved part by part.
 ///
 /// The messages that it gave are held there until [`Source::stored`] says that they are durable
 /// here; then they are deleted there. So each is in one place at least, and comes twice if a fault
 /// leaves it in both.
-pub(in crate::import) trait Peer: Source {
-    /// The waiting messages, by queue and state; nothing is taken.
-    ///
-    /// # Errors
-    /// The peer's, or it is gone.
-    fn counts(&mut self) -> Result<Counts>;
-
-    /// How the queues that were counted are set up there, as `POST /queues/{queue}` takes it.
-    fn setups(&self) -> Vec<(String, Value)>;
-
-    /// False: [`Source::next`] gave nothing because what it gave before should be stored first.
-    fn is_through(&self) -> bool;
-
-    /// Gives back what is held and not stored, as it was there; how many messages.
-    ///
-    /// # Errors
-    /// The peer is gone: then it gives them back itself.
-    fn give_back(&mut self) -> Result<u64>;
-
-    /// Why the import fails although it went on; ask before [`Self::give_back`].
-    fn fault(&self) -> Option<String>;
-
-    /// This end of a connection to it that stands and that it has accepted, if there is one.
-    fn local(&mut self) -> Option<SocketAddr>;
-
-    /// How many messages that are stored here somebody else may have taken there meanwhile, as
-    /// their time to run was over.
-    fn twice(&self) -> u64;
-}
-
-/// The messages of a server, part by part.
-pub(super) struct Mover<S: Server> {
-    server: S,
+pub(in crate::import) struct Mover<S: Server> {
+    pub(in crate::import) server: S,
     /// Ends the import in good order.
     stop: Arc<AtomicBool>,
-    /// Nothing more is given.
-    through: bool,
+    /// Nothing more is given. False: [`Source::next`] gave nothing because the messages before
+    /// should be stored first.
+    pub(in crate::import) through: bool,
     /// Still to be gone through; the first is the one in hand.
     parts: VecDeque<S::Part>,
     /// Something was found since the parts were listed.
@@ -178,16 +149,18 @@ pub(super) struct Mover<S: Server> {
     is_streamed: bool,
     /// Messages given out.
     passed: u64,
-    twice: u64,
+    /// Messages stored here that somebody else may have taken there meanwhile, as their time to run
+    /// was over.
+    pub(in crate::import) twice: u64,
 }
 
-impl<S: Server + 'static> Mover<S> {
+impl<S: Server> Mover<S> {
     /// Lists the parts.
     ///
     /// # Errors
     /// As of [`Server::parts`].
-    pub(super) fn begin(mut server: S, stop: Arc<AtomicBool>) -> Result<Box<dyn Peer>> {
-        Ok(Box::new(Self {
+    pub(in crate::import) fn begin(mut server: S, stop: Arc<AtomicBool>) -> Result<Self> {
+        Ok(Self {
             parts: server.parts()?,
             server,
             stop,
@@ -199,11 +172,30 @@ impl<S: Server + 'static> Mover<S> {
             is_streamed: false,
             passed: 0,
             twice: 0,
-        }))
+        })
     }
-}
 
-impl<S: Server> Mover<S> {
+    /// The waiting messages, by queue and state; nothing is taken.
+    ///
+    /// # Errors
+    /// As of [`Server::parts`].
+    pub(in crate::import) fn counts(&mut self) -> Result<Counts> {
+        let mut counts = Counts::default();
+        for (queue, state, messages) in self.server.numbers()? {
+            counts.add(&queue, state, messages);
+        }
+        Ok(counts)
+    }
+
+    /// Gives back what is held and not stored, as it was there; how many messages.
+    ///
+    /// # Errors
+    /// The server is gone: then it gives them back itself.
+    pub(in crate::import) fn give_back(&mut self) -> Result<u64> {
+        self.through = true;
+        self.server.give_back(self.hold.drain())
+    }
+
     fn give(&mut self, held: S::Held, message: Message) -> Result<Entry> {
         let bytes = message.as_ref().map_or(0, |(head, _)| head.bytes);
         // Also one that cannot be read: it is given back.
@@ -286,41 +278,6 @@ impl<S: Server> Source for Mover<S> {
     }
 }
 
-impl<S: Server> Peer for Mover<S> {
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
-        for (queue, state, messages) in self.server.numbers()? {
-            counts.add(&queue, state, messages);
-        }
-        Ok(counts)
-    }
-
-    fn setups(&self) -> Vec<(String, Value)> {
-        self.server.setups()
-    }
-
-    fn is_through(&self) -> bool {
-        self.through
-    }
-
-    fn give_back(&mut self) -> Result<u64> {
-        self.through = true;
-        self.server.give_back(self.hold.drain())
-    }
-
-    fn fault(&self) -> Option<String> {
-        self.server.fault()
-    }
-
-    fn local(&mut self) -> Option<SocketAddr> {
-        self.server.local()
-    }
-
-    fn twice(&self) -> u64 {
-        self.twice
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -378,7 +335,7 @@ mod tests {
         }
     }
 
-    fn peer(passes: &[&[u64]]) -> (Box<dyn Peer>, Log) {
+    fn mover(passes: &[&[u64]]) -> (Mover<Numbers>, Log) {
         let log = Log::default();
         let numbers = Numbers {
             log: Arc::clone(&log),
@@ -387,21 +344,21 @@ mod tests {
         (Mover::begin(numbers, Arc::default()).unwrap(), log)
     }
 
-    fn id(peer: &mut dyn Peer) -> Option<u64> {
-        peer.next().unwrap().map(|entry| entry.head.id)
+    fn id(mover: &mut Mover<Numbers>) -> Option<u64> {
+        mover.next().unwrap().map(|entry| entry.head.id)
     }
 
     #[test]
     fn a_server_is_searched_again_when_all_that_it_gave_is_stored() {
-        let (mut peer, log) = peer(&[&[1, 2], &[3]]);
-        assert_eq!(id(&mut *peer), Some(1));
-        assert_eq!(id(&mut *peer), Some(2));
-        assert_eq!((id(&mut *peer), peer.is_through()), (None, false));
-        peer.stored(2).unwrap();
-        assert_eq!(id(&mut *peer), Some(3));
-        peer.stored(1).unwrap();
-        assert_eq!((id(&mut *peer), peer.is_through()), (None, true));
-        assert_eq!(peer.give_back().unwrap(), 0);
+        let (mut mover, log) = mover(&[&[1, 2], &[3]]);
+        assert_eq!(id(&mut mover), Some(1));
+        assert_eq!(id(&mut mover), Some(2));
+        assert_eq!((id(&mut mover), mover.through), (None, false));
+        mover.stored(2).unwrap();
+        assert_eq!(id(&mut mover), Some(3));
+        mover.stored(1).unwrap();
+        assert_eq!((id(&mut mover), mover.through), (None, true));
+        assert_eq!(mover.give_back().unwrap(), 0);
         let log = locked(&log).join(", ");
         let wanted = "parts, delete [1, 2], parts, delete [3], parts, give back []";
         assert_eq!(log, wanted);
@@ -409,37 +366,37 @@ mod tests {
 
     #[test]
     fn a_message_that_cannot_be_read_is_given_back_with_those_behind_it() {
-        let (mut peer, log) = peer(&[&[1, 0, 2]]);
-        assert_eq!(id(&mut *peer), Some(1));
-        let error = peer.next().err().unwrap();
+        let (mut mover, log) = mover(&[&[1, 0, 2]]);
+        assert_eq!(id(&mut mover), Some(1));
+        let error = mover.next().err().unwrap();
         assert_eq!(
-            (error.to_string(), peer.place()),
+            (error.to_string(), mover.place()),
             ("not read".to_owned(), "number 0".to_owned())
         );
-        peer.stored(1).unwrap();
-        assert_eq!(peer.give_back().unwrap(), 2);
+        mover.stored(1).unwrap();
+        assert_eq!(mover.give_back().unwrap(), 2);
         assert_eq!(
             locked(&log).join(", "),
             "parts, delete [1], give back [0, 2]"
         );
-        assert!(peer.next().unwrap().is_none());
+        assert!(mover.next().unwrap().is_none());
     }
 
     #[test]
     fn no_more_is_held_than_the_limit_and_nothing_after_a_stop() {
-        let (mut peer, _) = peer(&[&[1, 2, 3, 4], &[5]]);
+        let (mut mover, _) = mover(&[&[1, 2, 3, 4], &[5]]);
         for number in 1..=4 {
-            assert_eq!(id(&mut *peer), Some(number));
+            assert_eq!(id(&mut mover), Some(number));
         }
-        assert_eq!(id(&mut *peer), None, "four are held");
-        peer.stored(4).unwrap();
-        assert_eq!(id(&mut *peer), Some(5));
+        assert_eq!(id(&mut mover), None, "four are held");
+        mover.stored(4).unwrap();
+        assert_eq!(id(&mut mover), Some(5));
         let stop = Arc::new(AtomicBool::new(true));
         let numbers = Numbers {
             log: Log::default(),
             passes: [vec![1]].into(),
         };
-        let mut peer = Mover::begin(numbers, stop).unwrap();
-        assert_eq!((id(&mut *peer), peer.is_through()), (None, true));
+        let mut mover = Mover::begin(numbers, stop).unwrap();
+        assert_eq!((id(&mut mover), mover.through), (None, true));
     }
 }

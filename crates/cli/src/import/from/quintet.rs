@@ -109,7 +109,7 @@ impl Shown {
 }
 
 /// How a message is held there.
-pub(super) struct HeldMessage {
+pub(in crate::import) struct HeldMessage {
     id: u64,
     /// Leases it had when it was read, this one included.
     attempts: u32,
@@ -123,7 +123,7 @@ pub(super) struct HeldMessage {
 type Ask<'a> = (&'a str, &'a str, Option<&'a Value>, Option<&'a str>);
 
 /// The messages of a queue in one state.
-pub(super) struct Part {
+pub(in crate::import) struct Part {
     queue: String,
     state: Standing,
     /// By `reserve`, not by listing them.
@@ -135,7 +135,7 @@ pub(super) struct Part {
 }
 
 /// The source.
-pub(super) struct Quintet {
+pub(in crate::import) struct Quintet {
     agent: Agent,
     site: Site,
     login: Option<String>,
@@ -150,7 +150,7 @@ impl Quintet {
     ///
     /// # Errors
     /// There is no secret for the user, or `ca` cannot be read.
-    pub(super) fn connect(site: &Site, ca: Option<&Path>) -> Result<Self> {
+    pub(in crate::import) fn connect(site: &Site, ca: Option<&Path>) -> Result<Self> {
         Ok(Self {
             agent: agent(ca, false)?,
             login: site.authorization()?,

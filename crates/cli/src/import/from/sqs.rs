@@ -104,13 +104,13 @@ struct Attribute {
     binary_value: Option<String>,
 }
 
-pub(super) struct HiddenMessage {
+pub(in crate::import) struct HiddenMessage {
     url: Arc<str>,
     handle: String,
 }
 
 /// The source.
-pub(super) struct Sqs {
+pub(in crate::import) struct Sqs {
     agent: Agent,
     endpoint: String,
     host: String,
@@ -134,7 +134,7 @@ impl Sqs {
     ///
     /// # Errors
     /// There are no keys, no region or no address, or `ca` cannot be read.
-    pub(super) fn connect(place: &Place, ca: Option<&Path>) -> Result<Self> {
+    pub(in crate::import) fn connect(place: &Place, ca: Option<&Path>) -> Result<Self> {
         let (endpoint, region) = place.known()?;
         let uri: ureq::http::Uri = endpoint.parse()?;
         let host = uri.authority().map(ToString::to_string);
