@@ -44,7 +44,7 @@ impl<H> Hold<H> {
         !self.delivered.is_empty()
     }
 
-    /// What the server knows of them, in the order in which they were taken; none is left.
+    /// Their names at the server, in the order in which they were taken; none is left.
     pub(super) fn drain(&mut self) -> Vec<H> {
         let taken = self.taken.drain(..).map(|(held, ..)| held);
         let delivered = self.delivered.drain(..).map(|(held, _)| held);
@@ -56,7 +56,7 @@ impl<H> Hold<H> {
 pub(in crate::import) trait Server {
     /// A queue, or the messages of one state in it.
     type Part;
-    /// What names a held message there.
+    /// The name of a held message there.
     type Held;
     /// After a pass that found messages there is another, for those that came meanwhile.
     const AGAIN: bool = true;
@@ -113,7 +113,7 @@ pub(in crate::import) trait Server {
         Vec::new()
     }
 
-    /// Why the import fails although it went on; ask before [`Server::give_back`].
+    /// The reason why the import fails although it went on; ask before [`Server::give_back`].
     fn fault(&self) -> Option<String> {
         None
     }
