@@ -1,13 +1,14 @@
 //! `quintet import --from quintet://`: another Quintet's messages, over its JSON API.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::common::{Server, Start, await_that, http, noise, quintet, text};
+use crate::common::{Connection, PATIENCE, Server, Start, await_that, http, noise, quintet, text};
 use crate::moving::{all, done, dying, import};
 
 const LISTEN: &[&str] = &["memcache=127.0.0.1:0", "http=127.0.0.1:0"];
@@ -167,6 +168,86 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     let nobody = format!("quintet://{}", client.local_addr().unwrap());
     let output = import(&server, &nobody, &[]);
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// Reads a request for a Quintet and answers it as one without records and priorities.
+fn answers(near: &mut BufReader<TcpStream>, to: &str) -> std::io::Result<()> {
+    let (mut first, mut headers, mut length) = (String::new(), String::new(), 0);
+    near.read_line(&mut first)?;
+    loop {
+        let mut line = String::new();
+        near.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else {
+            break;
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.parse().unwrap(),
+            "if-match" | "content-type" => headers += &line,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    near.read_exact(&mut body)?;
+    let Some(what) = first.strip_suffix(" HTTP/1.1\r\n") else {
+        return Err(ErrorKind::UnexpectedEof.into());
+    };
+    let (status, text) = if what.contains("/record") {
+        let problem = json!({"code": "no_such_address", "detail": "there is no such address"});
+        (404, problem.to_string())
+    } else if what.starts_with("HEAD ") {
+        (200, String::new())
+    } else {
+        let reply = http::ask(Connection::tcp(to, PATIENCE)?, what, &headers, &body)?;
+        let text = reply.body.replace("\"priority\":", "\"unknown\":");
+        (reply.status, text)
+    };
+    let length = text.len();
+    let reply = format!("HTTP/1.1 {status} -\r\ncontent-length: {length}\r\n\r\n{text}");
+    near.get_mut().write_all(reply.as_bytes())
+}
+
+/// Between an import and a server, which looks older than its records.
+fn older(server: &Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let to = server.address_of("http").to_owned();
+    std::thread::spawn(move || {
+        for near in listener.incoming() {
+            let (mut near, to) = (BufReader::new(near.unwrap()), to.clone());
+            std::thread::spawn(move || while answers(&mut near, &to).is_ok() {});
+        }
+    });
+    address
+}
+
+#[test]
+fn an_older_quintet_is_left_with_what_it_does_not_show() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = served(&dir, None);
+    let server = Server::start(&dir.path().join("data"));
+    let now = json!({"body": "now", "priority": 5, "flags": 9, "key": "k", "headers": {"a": "b"}});
+    let later = json!({"body": "later", "delay_ms": 3_600_000, "name": "n"});
+    put(&old, "work", &json!([now, later]));
+    let file = dir.path().join("alone.jsonl");
+    let line = json!({"queue": "paused", "body": "alone", "not_selectable": true});
+    std::fs::write(&file, line.to_string()).unwrap();
+    done(&old.run(&["import", file.to_str().unwrap()]));
+    put(&old, "paused", &json!([{"body": "waits"}]));
+    ask(&old, "POST /queues/paused/pause", &json!({}));
+    let mut wanted = known(&old);
+    wanted.retain(|name, _| name.starts_with("\"work\""));
+    let from = format!("quintet://{}", older(&old));
+    done(&import(&server, &from, &[]));
+    let mut found = known(&server);
+    for message in wanted.values_mut().chain(found.values_mut()) {
+        let own = message.as_object_mut().unwrap();
+        own.remove("flags");
+        own.remove("changed_ms");
+    }
+    assert_eq!(found, wanted);
+    // Which of these is for consumers it does not tell.
+    let stay = ["\"alone\"", "\"waits\""].map(str::to_owned);
+    assert_eq!(bodies(&old), BTreeSet::from(stay));
 }
 
 #[test]
