@@ -76,16 +76,12 @@ pub(in crate::import) trait Server {
     /// As of [`Server::parts`].
     fn take(&mut self, part: &mut Self::Part, hold: &mut Hold<Self::Held>) -> Result<bool>;
 
-    /// Writes the body, of so many bytes, of a message that was taken without one.
+    /// Writes the body of a message that was taken without one: its length in bytes and its place
+    /// are known.
     ///
     /// # Errors
-    /// The body cannot be read, or `into` takes no more.
-    fn pieces(
-        &self,
-        _held: &Self::Held,
-        (_bytes, _place): (u64, &str),
-        _into: &mut dyn Write,
-    ) -> Result<()> {
+    /// The body cannot be read, or it cannot be written.
+    fn pieces(&self, _held: &Self::Held, _of: (u64, &str), _to: &mut dyn Write) -> Result<()> {
         Ok(())
     }
 
