@@ -256,7 +256,7 @@ impl Quintet {
         let heads = page.messages.into_iter().map(|mut record| {
             record.retain(|name, _| !["follows", "lease"].contains(&name.as_str()));
             let head: Head = serde_json::from_value(record.into()).with_context(strange)?;
-            Ok((head.id, head))
+            anyhow::Ok((head.id, head))
         });
         heads.collect()
     }
