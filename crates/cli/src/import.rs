@@ -26,7 +26,8 @@ use super::records::{self, BadInput, Source};
 use batch::Group;
 use count::Counts;
 use from::{
-    Attached, Files, Origin, Peer, RqFolder, Stored, inspect_binlog, inspect_journal, still_runs,
+    Attached, Beanstalk, Faktory, Files, Kestrel, Mover, Origin, Quintet, RqFolder, Server, Sqs,
+    Stored, inspect_binlog, inspect_journal, still_runs,
 };
 use importer::{Count, Importer, WINDOW};
 
@@ -227,7 +228,6 @@ impl Import {
 
     /// Moves what a running server has.
     fn run_peer(&self, origin: &Origin) -> Result<ExitCode> {
-        let from = origin.server().unwrap_or_default();
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // A second one ends it at once.
@@ -235,7 +235,26 @@ impl Import {
                 .and_then(|_| flag::register(signal, Arc::clone(&stop)))
                 .context("cannot wait for Ctrl-C")?;
         }
-        let mut peer = origin.connect(self.from_ca.as_deref(), &stop)?;
+        let ca = self.from_ca.as_deref();
+        match origin {
+            Origin::Beanstalk(at) => self.run_server(origin, Beanstalk::connect(at)?, &stop),
+            Origin::Kestrel(at) => self.run_server(origin, Kestrel::connect(at)?, &stop),
+            Origin::Faktory(at) => self.run_server(origin, Faktory::connect(at)?, &stop),
+            Origin::Quintet(site) => self.run_server(origin, Quintet::connect(site, ca)?, &stop),
+            Origin::Sqs(place) => self.run_server(origin, Sqs::connect(place, ca)?, &stop),
+            Origin::Binlog(_) | Origin::Journal(_) | Origin::Rq(_) => bail!("these are files"),
+        }
+    }
+
+    /// Moves what this server has, until `stop` is set.
+    fn run_server(
+        &self,
+        origin: &Origin,
+        server: impl Server,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<ExitCode> {
+        let from = origin.server().unwrap_or_default();
+        let mut peer = Mover::begin(server, Arc::clone(stop))?;
         let counts = peer.counts()?;
         if self.dry_run {
             return report(&counts);
@@ -245,7 +264,7 @@ impl Import {
         let into = self.into.as_deref();
         let queue = origin.queue();
         if (into.is_none() || queue.is_none() || into == queue)
-            && let Some(here) = peer.local()
+            && let Some(here) = peer.server.local()
             && importer.is_connected(here)
         {
             bail!(
@@ -253,9 +272,9 @@ impl Import {
                  (or quintet move)"
             );
         }
-        self.create(&mut importer.client, peer.setups())?;
-        let done = moved(&mut importer, &mut *peer);
-        let fault = peer.fault();
+        self.create(&mut importer.client, peer.server.setups())?;
+        let done = moved(&mut importer, &mut peer);
+        let fault = peer.server.fault();
         let back = peer.give_back();
         importer.progress.clear();
         let stopped = stop.load(Ordering::Relaxed);
@@ -271,11 +290,11 @@ impl Import {
                 Ok(back) => eprintln!("{back} messages were held at {from} and are released there"),
                 Err(_) => eprintln!("{from} releases the held messages by itself"),
             }
-            if peer.twice() > 0 {
+            if peer.twice > 0 {
                 eprintln!(
                     "{} of them were taken at {from} by other clients meanwhile: they may be \
                      processed twice",
-                    peer.twice()
+                    peer.twice
                 );
             }
         }
@@ -315,9 +334,9 @@ impl Import {
     }
 }
 
-/// Moves all that a peer has.
-fn moved(importer: &mut Importer<'_>, peer: &mut dyn Peer) -> Result<()> {
-    while !peer.is_through() {
+/// Moves all that a server has.
+fn moved(importer: &mut Importer<'_>, peer: &mut Mover<impl Server>) -> Result<()> {
+    while !peer.through {
         importer.all(peer)?;
     }
     Ok(())

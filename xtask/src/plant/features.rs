@@ -154,6 +154,30 @@ pub(super) const FEATURES: &[Planted] = planted![
         "crates/cli/src/import/from/faktory.rs": "(1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())"
         => "(1..=MESSAGE_NAME_BYTES_MAX).is_empty()";
         ["--test=operations" "jobs_of_a_faktory_are_moved"]
+    "quintet-imported-by-halves": "messages of another Quintet come without flags and counts"
+        "crates/cli/src/import/from/quintet.rs": "            has_records: true," =>
+        "            has_records: false,";
+        ["--test=operations" "all_of_a_quintet_moves"]
+    "import-needs-records": "nothing is moved from a Quintet that is older than records"
+        "crates/cli/src/import/from/quintet.rs": "                404 => Ok(HashMap::new())," =>
+        "                404 if self.has_records => Ok(HashMap::new()),";
+        ["--test=operations" "an_older_quintet_is_left_with"]
+    "import-takes-companions": "an import from a paused queue takes what is not for consumers"
+        "crates/cli/src/import/from/quintet.rs": "is_ok_and(|(head, _)| head.not_selectable)" =>
+        "is_ok_and(|(head, _)| head.queue.is_empty())";
+        ["--test=operations" "all_of_a_quintet_moves"]
+    "import-forgets-ranks": "messages of an older Quintet lose their priority"
+        "crates/cli/src/import/from/quintet.rs": "\"queue priority rank created_ms" =>
+        "\"queue priority created_ms";
+        ["--lib" "messages_of_an_older_server"]
+    "import-keeps-the-unread": "an import does not give back a message that it cannot read"
+        "crates/cli/src/import/from/peer.rs": "        let (head, body) = message?;\n" =>
+        "        let (head, body) = message.inspect_err(|_| drop(self.hold.delivered.pop_back()))?;\n";
+        ["--lib" "a_message_that_cannot_be_read_is_given_back"]
+    "import-searches-once": "an import leaves what came to a server meanwhile"
+        "crates/cli/src/import/from/peer.rs": "if !S::AGAIN || !self.found {" =>
+        "if !S::AGAIN || self.found {";
+        ["--lib" "a_server_is_searched_again"]
     "imported-dead-letters-from-nowhere":
         "dead letters of an SQS are moved without the queue that they came from"
         "crates/cli/src/import/from/sqs.rs":

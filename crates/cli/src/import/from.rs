@@ -1,25 +1,5 @@
 //! Sources of `import --from`, and their common interface.
 
-/// Methods of a `Source` that is another server: all is in its `PeerState`.
-macro_rules! of_fields {
-    (peer) => {
-        fn pieces(&mut self, into: &mut dyn std::io::Write) -> anyhow::Result<()> {
-            self.state.large.write(into)
-        }
-
-        of_fields!(place);
-    };
-    (place) => {
-        fn place(&self) -> String {
-            self.state.place.clone()
-        }
-
-        fn position(&self) -> u64 {
-            self.state.passed
-        }
-    };
-}
-
 mod attached;
 mod beanstalk;
 mod binlog;
@@ -34,21 +14,21 @@ mod quintet;
 mod rq;
 mod sqs;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
 
-use anyhow::{Result, bail};
 use percent_encoding::percent_decode_str;
 
 pub(super) use attached::{Attached, still_runs};
+pub(super) use beanstalk::Beanstalk;
 pub(super) use binlog::inspect as inspect_binlog;
 pub(super) use bodies::{Files, Stored};
+pub(super) use faktory::Faktory;
 pub(super) use journal::inspect as inspect_journal;
-pub(super) use peer::Peer;
-pub(super) use quintet::Site;
+pub(super) use kestrel::Kestrel;
+pub(super) use peer::{Mover, Server};
+pub(super) use quintet::{Quintet, Site};
 pub(super) use rq::Folder as RqFolder;
-pub(super) use sqs::Place as SqsPlace;
+pub(super) use sqs::{Place as SqsPlace, Sqs};
 
 /// All queues of a running server, or one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,27 +82,6 @@ impl Origin {
             Self::Sqs(_) => Some("SQS".to_owned()),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => None,
         }
-    }
-
-    /// Connects to the running server. A certificate is signed by one of `ca`. `stop` ends it in
-    /// good order: it then gives nothing more.
-    ///
-    /// # Errors
-    /// It cannot be reached, is something else, or does not let us in.
-    pub(super) fn connect(
-        &self,
-        ca: Option<&Path>,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Box<dyn Peer>> {
-        let stop = Arc::clone(stop);
-        Ok(match self {
-            Self::Beanstalk(at) => Box::new(beanstalk::Beanstalk::connect(at, stop)?),
-            Self::Kestrel(at) => Box::new(kestrel::Kestrel::connect(at, stop)?),
-            Self::Faktory(at) => Box::new(faktory::Faktory::connect(at, stop)?),
-            Self::Quintet(site) => Box::new(quintet::Quintet::connect(site, ca, stop)?),
-            Self::Sqs(place) => Box::new(sqs::Sqs::connect(place, ca, stop)?),
-            Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => bail!("these are files"),
-        })
     }
 }
 

@@ -1,13 +1,14 @@
 //! `quintet import --from quintet://`: another Quintet's messages, over its JSON API.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::common::{Server, Start, await_that, http, noise, quintet, text};
+use crate::common::{Connection, PATIENCE, Server, Start, await_that, http, noise, quintet, text};
 use crate::moving::{all, done, dying, import};
 
 const LISTEN: &[&str] = &["memcache=127.0.0.1:0", "http=127.0.0.1:0"];
@@ -54,7 +55,7 @@ fn many(server: &Server, count: usize) {
 fn known(server: &Server) -> BTreeMap<String, Value> {
     let messages = all(server).into_iter().map(|mut message| {
         let own = message.as_object_mut().unwrap();
-        for new in ["id", "place", "changed_ms", "bury_order", "buries"] {
+        for new in ["id", "place", "bury_order"] {
             own.remove(new);
         }
         let body = own.get("body").or(own.get("body_base64")).cloned();
@@ -77,6 +78,20 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     let server = Server::start(&dir.path().join("data"));
     let full = json!({"body": "full", "key": "k\u{e9}", "headers": {"to": "7", "a": ""}, "priority": 5,
         "ttl_ms": 99_999_999, "ttr_ms": 7000});
+    // Fields that no request of a client has.
+    let created = 1_700_000_000_000_u64;
+    let lines = [
+        json!({"queue": "fields", "created_ms": created, "body": "of all kinds", "flags": 9,
+            "name": "n", "key": {"base64": "/w=="}, "attrs": [["c", {"base64": "gA=="}]],
+            "reserves": 3, "timeouts": 2, "releases": 1, "kicks": 4, "buries": 5,
+            "changed_ms": 10}),
+        json!({"queue": "fields", "created_ms": created, "body": "bad ones", "state": "buried",
+            "status": {"base64": "/w=="}, "changed_ms": 11, "buries": 1}),
+        json!({"queue": "paused", "created_ms": created, "body": "alone", "not_selectable": true}),
+    ];
+    let file = dir.path().join("fields.jsonl");
+    std::fs::write(&file, lines.map(|line| format!("{line}\n")).concat()).unwrap();
+    done(&old.run(&["import", file.to_str().unwrap()]));
     put(
         &old,
         "mail",
@@ -115,13 +130,13 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     client.send(&large);
     client.ask(b"\r\n", b"STORED\r\n");
 
-    let counts = "a/b \\xff: 2 ready\nbad: 1 buried\nheld: 1 reserved\nlarge: 1 ready\n\
-                  mail: 1 delayed, 3 ready\npaused: 2 ready\n";
+    let counts = "a/b \\xff: 2 ready\nbad: 1 buried\nfields: 1 buried, 1 ready\n\
+                  held: 1 reserved\nlarge: 1 ready\nmail: 1 delayed, 3 ready\npaused: 2 ready\n";
     assert_eq!(done(&import(&server, &from(&old), &["--dry-run"])), counts);
     assert!(all(&server).is_empty(), "a dry run moves nothing");
     let mut wanted = known(&old);
-    wanted.retain(|name, _| !name.contains("in work"));
-    assert_eq!(wanted.len(), 10);
+    wanted.retain(|name, _| !name.contains("in work") && !name.contains("alone"));
+    assert_eq!(wanted.len(), 12);
     let one = format!("{}/bad", from(&old));
     done(&import(&server, &one, &["--into", "other"]));
     assert_eq!(all(&server)[0]["queue"], "other");
@@ -133,15 +148,15 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     assert!(
         printed
             .lines()
-            .any(|line| line.starts_with("9 messages stored")),
+            .any(|line| line.starts_with("11 messages stored")),
         "{printed}"
     );
     let mut found = known(&server);
     found.retain(|name, _| !name.starts_with("\"other\""));
     assert_eq!(found, wanted);
-    let left = all(&old);
-    assert_eq!(left.len(), 1, "a reserved message stays there: {left:?}");
-    assert_eq!(left[0]["body"], "in work");
+    // A reserved message stays there, and one that is not for consumers.
+    let stay = ["\"alone\"", "\"in work\""].map(str::to_owned);
+    assert_eq!(bodies(&old), BTreeSet::from(stay));
 
     let output = import(&server, &format!("{}/none", from(&old)), &[]);
     assert!(text(&output.stderr).contains("has no queue none"));
@@ -153,6 +168,86 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     let nobody = format!("quintet://{}", client.local_addr().unwrap());
     let output = import(&server, &nobody, &[]);
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// Reads a request for a Quintet and answers it as one without records and priorities.
+fn answers(near: &mut BufReader<TcpStream>, to: &str) -> std::io::Result<()> {
+    let (mut first, mut headers, mut length) = (String::new(), String::new(), 0);
+    near.read_line(&mut first)?;
+    loop {
+        let mut line = String::new();
+        near.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else {
+            break;
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.parse().unwrap(),
+            "if-match" | "content-type" => headers += &line,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    near.read_exact(&mut body)?;
+    let Some(what) = first.strip_suffix(" HTTP/1.1\r\n") else {
+        return Err(ErrorKind::UnexpectedEof.into());
+    };
+    let (status, text) = if what.contains("/record") {
+        let problem = json!({"code": "no_such_address", "detail": "there is no such address"});
+        (404, problem.to_string())
+    } else if what.starts_with("HEAD ") {
+        (200, String::new())
+    } else {
+        let reply = http::ask(Connection::tcp(to, PATIENCE)?, what, &headers, &body)?;
+        let text = reply.body.replace("\"priority\":", "\"unknown\":");
+        (reply.status, text)
+    };
+    let length = text.len();
+    let reply = format!("HTTP/1.1 {status} -\r\ncontent-length: {length}\r\n\r\n{text}");
+    near.get_mut().write_all(reply.as_bytes())
+}
+
+/// Between an import and a server, which looks older than its records.
+fn older(server: &Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let to = server.address_of("http").to_owned();
+    std::thread::spawn(move || {
+        for near in listener.incoming() {
+            let (mut near, to) = (BufReader::new(near.unwrap()), to.clone());
+            std::thread::spawn(move || while answers(&mut near, &to).is_ok() {});
+        }
+    });
+    address
+}
+
+#[test]
+fn an_older_quintet_is_left_with_what_it_does_not_show() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = served(&dir, None);
+    let server = Server::start(&dir.path().join("data"));
+    let now = json!({"body": "now", "priority": 5, "flags": 9, "key": "k", "headers": {"a": "b"}});
+    let later = json!({"body": "later", "delay_ms": 3_600_000, "name": "n"});
+    put(&old, "work", &json!([now, later]));
+    let file = dir.path().join("alone.jsonl");
+    let line = json!({"queue": "paused", "body": "alone", "not_selectable": true});
+    std::fs::write(&file, line.to_string()).unwrap();
+    done(&old.run(&["import", file.to_str().unwrap()]));
+    put(&old, "paused", &json!([{"body": "waits"}]));
+    ask(&old, "POST /queues/paused/pause", &json!({}));
+    let mut wanted = known(&old);
+    wanted.retain(|name, _| name.starts_with("\"work\""));
+    let from = format!("quintet://{}", older(&old));
+    done(&import(&server, &from, &[]));
+    let mut found = known(&server);
+    for message in wanted.values_mut().chain(found.values_mut()) {
+        let own = message.as_object_mut().unwrap();
+        own.remove("flags");
+        own.remove("changed_ms");
+    }
+    assert_eq!(found, wanted);
+    // Which of these is for consumers it does not tell.
+    let stay = ["\"alone\"", "\"waits\""].map(str::to_owned);
+    assert_eq!(bodies(&old), BTreeSet::from(stay));
 }
 
 #[test]

@@ -9,8 +9,6 @@ mod yaml;
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use quintet_control::{Head, Standing};
@@ -19,9 +17,7 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Peer, PeerState, first};
-use crate::import::count::Counts;
-use crate::records::{Entry, Source};
+use super::peer::{Hold, Number, Server};
 use yaml::Yaml;
 
 /// Requests sent at once at most: each is shorter than 64 bytes.
@@ -39,16 +35,10 @@ enum Was {
 }
 
 /// A job that is reserved by us.
-struct ReservedJob {
+pub(in crate::import) struct ReservedJob {
     id: u64,
     priority: u32,
     was: Was,
-}
-
-struct Job {
-    held: ReservedJob,
-    head: Head,
-    body: Vec<u8>,
 }
 
 /// The next kind of message to take from a tube.
@@ -62,27 +52,26 @@ enum Stage {
     Buried,
 }
 
+/// A tube.
+pub(in crate::import) struct Tube {
+    name: String,
+    /// `None`: the connection does not use it yet.
+    stage: Option<Stage>,
+}
+
 /// The source.
-pub(super) struct Beanstalk {
+pub(in crate::import) struct Beanstalk {
     line: Line,
-    state: PeerState,
     only: Option<String>,
-    /// Still to be gone through; the first is the one in hand.
-    tubes: VecDeque<String>,
-    stage: Stage,
-    /// Something was found since the tubes were listed.
-    found: bool,
+    /// The tube that the connection watches.
+    watched: String,
     /// Requests for jobs that are not answered yet, and what came of those before: jobs nothing is
     /// known of, that the tube has no more, or that none is given until others are deleted.
     requested: usize,
     reserved: Vec<(u64, Vec<u8>)>,
     dry: bool,
     soon: bool,
-    /// Reserved and not given out.
-    taken: VecDeque<Job>,
-    /// Given out and not stored.
-    delivered: VecDeque<ReservedJob>,
-    /// Ids of both.
+    /// Ids of the jobs that are not deleted yet.
     held: HashSet<u64>,
     /// Jobs reserved at once next time.
     window: usize,
@@ -93,38 +82,31 @@ impl Beanstalk {
     ///
     /// # Errors
     /// Nobody is there, or it is no beanstalkd.
-    pub(super) fn connect(at: &Remote, stop: Arc<AtomicBool>) -> Result<Self> {
-        let mut all = Self {
-            line: Line::connect(&at.address)?,
-            state: PeerState::new(stop, format!("beanstalkd at {}", at.address)),
+    pub(in crate::import) fn connect(at: &Remote) -> Result<Self> {
+        Ok(Self {
+            line: Line::connect(&at.address, "beanstalkd does not")?,
             only: at.queue.clone(),
-            tubes: VecDeque::new(),
-            stage: Stage::Ready,
-            found: false,
+            // As of each new connection.
+            watched: "default".to_owned(),
             requested: 0,
             reserved: Vec::new(),
             dry: false,
             soon: false,
-            taken: VecDeque::new(),
-            delivered: VecDeque::new(),
             held: HashSet::new(),
             window: 16,
-        };
-        all.tubes = all.list()?;
-        all.enter(None)?;
-        Ok(all)
+        })
     }
 
     /// The tubes there are, or the one that was requested.
-    fn list(&mut self) -> Result<VecDeque<String>> {
+    fn list(&mut self) -> Result<Vec<String>> {
         self.line.send(b"list-tubes\r\n")?;
         let Some(yaml) = self.yaml()? else {
-            bail!(self.strange("NOT_FOUND"));
+            bail!(self.line.strange("NOT_FOUND"));
         };
         let tubes = yaml.items();
         match &self.only {
-            None => Ok(tubes.into()),
-            Some(only) if tubes.contains(only) => Ok([only.clone()].into()),
+            None => Ok(tubes),
+            Some(only) if tubes.contains(only) => Ok(vec![only.clone()]),
             Some(only) => bail!("{} has no tube {only}", self.line.address()),
         }
     }
@@ -139,22 +121,14 @@ impl Beanstalk {
                 Ok(Some(Yaml::of(&String::from_utf8_lossy(&text))))
             }
             (Some("NOT_FOUND"), None) => Ok(None),
-            _ => bail!(self.strange(&line)),
+            _ => bail!(self.line.strange(&line)),
         }
     }
 
-    fn strange(&self, line: &str) -> String {
-        self.line.strange(line, "beanstalkd does not")
-    }
-
-    /// Turns to the first of the tubes, from the one before.
-    fn enter(&mut self, before: Option<&str>) -> Result<()> {
-        let Some(tube) = self.tubes.front() else {
-            return Ok(());
-        };
+    /// Turns to a tube, from the one before; its first stage.
+    fn enter(&mut self, tube: &str) -> Result<Stage> {
         let mut text = format!("use {tube}\r\nwatch {tube}\r\n");
-        // A new connection watches this one.
-        let before = before.unwrap_or("default");
+        let before = std::mem::replace(&mut self.watched, tube.to_owned());
         if before != tube {
             write!(text, "ignore {before}\r\n").ok();
         }
@@ -163,35 +137,15 @@ impl Beanstalk {
         for _ in 0..text.matches("\r\n").count() - 1 {
             let line = self.line.line()?;
             if !line.starts_with("USING ") && !line.starts_with("WATCHING ") {
-                bail!(self.strange(&line));
+                bail!(self.line.strange(&line));
             }
         }
         let stats = self.yaml()?;
         let paused = stats.is_some_and(|stats| stats.number("pause-time-left") > 0);
-        self.stage = match paused {
+        Ok(match paused {
             true => Stage::Paused,
             false => Stage::Ready,
-        };
-        Ok(())
-    }
-
-    /// Nothing more of this stage.
-    fn turn(&mut self) -> Result<()> {
-        self.stage = match self.stage {
-            Stage::Ready | Stage::Paused => Stage::Delayed,
-            Stage::Delayed => Stage::Buried,
-            Stage::Buried => {
-                let before = self.tubes.pop_front();
-                if self.tubes.is_empty() && self.found {
-                    // What was put, given back or became due meanwhile.
-                    self.found = false;
-                    self.tubes = self.list()?;
-                }
-                self.state.through = self.tubes.is_empty();
-                return self.enter(before.as_deref());
-            }
-        };
-        Ok(())
+        })
     }
 
     /// Asks for ready jobs.
@@ -218,7 +172,7 @@ impl Beanstalk {
     }
 
     /// Asks about the jobs that were reserved, and takes them.
-    fn describe(&mut self) -> Result<()> {
+    fn describe(&mut self, hold: &mut Hold<ReservedJob>) -> Result<()> {
         let jobs = std::mem::take(&mut self.reserved);
         let mut text = String::new();
         for (id, _) in &jobs {
@@ -229,31 +183,29 @@ impl Beanstalk {
         for (id, body) in jobs {
             largest = largest.max(body.len());
             if let Some(stats) = self.yaml()? {
-                self.take(id, &stats, body, Was::Ready);
+                self.job((id, body), &stats, Was::Ready, hold);
             }
         }
         self.window = (self.window * 2).clamp(1, AT_ONCE.min(AHEAD / largest).max(1));
         Ok(())
     }
 
-    /// Reserves ready jobs. False: there is none for now, as what is held should be stored first.
-    fn reserve(&mut self) -> Result<bool> {
+    /// Reserves ready jobs. False: there are no more.
+    fn reserve(&mut self, hold: &mut Hold<ReservedJob>) -> Result<bool> {
         if self.requested == 0 && self.reserved.is_empty() {
             self.ask()?;
         }
         self.collect()?;
-        self.describe()?;
+        self.describe(hold)?;
         let (dry, soon) = (
             std::mem::take(&mut self.dry),
             std::mem::take(&mut self.soon),
         );
-        if dry {
-            self.turn()?;
-        } else if !soon {
+        if !dry && !soon {
             // They come while these are stored.
             self.ask()?;
         }
-        Ok(!soon || dry)
+        Ok(!dry)
     }
 
     /// `WORD ID BYTES` and the body behind it.
@@ -265,18 +217,18 @@ impl Beanstalk {
         {
             return Ok((id, self.line.counted(bytes)?));
         }
-        bail!(self.strange(line))
+        bail!(self.line.strange(line))
     }
 
-    /// Takes jobs of a state that `reserve` does not give.
-    fn peek(&mut self, state: &'static str) -> Result<()> {
+    /// Takes jobs of a state that `reserve` does not give. False: there are no more.
+    fn peek(&mut self, state: &'static str, hold: &mut Hold<ReservedJob>) -> Result<bool> {
         let peek = format!("peek-{state}\r\n");
         self.line.send(peek.as_bytes())?;
         let mut bytes = 0;
         for left in (0..AT_ONCE).rev() {
             let line = self.line.line()?;
             if line == "NOT_FOUND" {
-                return self.turn();
+                return Ok(false);
             }
             let (id, _) = self.body(&line, "FOUND")?;
             // As it is before it is reserved, and the next one.
@@ -294,7 +246,7 @@ impl Beanstalk {
                      tube {} stay there, and the tubes after it; kick these jobs, or wait until \
                      they are due",
                     self.line.address(),
-                    self.tubes.front().map_or("", String::as_str)
+                    self.watched
                 ),
                 _ => {
                     let (id, body) = self.body(&line, "RESERVED")?;
@@ -305,18 +257,24 @@ impl Beanstalk {
                         "delayed" => Was::Delayed(wall_ms() + stats.number("time-left") * 1000),
                         _ => Was::Ready,
                     };
-                    self.take(id, &stats, body, was);
+                    self.job((id, body), &stats, was, hold);
                 }
             }
             if !more {
                 break;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn take(&mut self, id: u64, stats: &Yaml, body: Vec<u8>, was: Was) {
-        self.found = true;
+    /// A job was reserved.
+    fn job(
+        &mut self,
+        (id, body): (u64, Vec<u8>),
+        stats: &Yaml,
+        was: Was,
+        hold: &mut Hold<ReservedJob>,
+    ) {
         if !self.held.insert(id) {
             // Its time to run was over before it was stored: it is on its way already.
             return;
@@ -326,7 +284,7 @@ impl Beanstalk {
         // `stats-job` of one that `reserve` gave counts that.
         let ours = u32::from(stats.text("state") == "reserved");
         let head = Head {
-            queue: Name::of_shown(self.tubes.front().map_or("", String::as_str)).to_string(),
+            queue: Name::of_shown(&self.watched).to_string(),
             state: match was {
                 Was::Ready => Standing::Ready,
                 Was::Delayed(_) => Standing::Delayed,
@@ -347,8 +305,10 @@ impl Beanstalk {
             bytes: body.len() as u64,
             ..Head::default()
         };
+        let (tube, at) = (&head.queue, self.line.address());
+        let place = format!("job {id} of the tube {tube} at {at}");
         let held = ReservedJob { id, priority, was };
-        self.taken.push_back(Job { held, head, body });
+        hold.push(held, place, Ok((head, Some(body))));
     }
 
     /// Sends a request for each of these jobs, and reads the replies; how many are unknown there.
@@ -367,7 +327,7 @@ impl Beanstalk {
                 match line.as_str() {
                     "NOT_FOUND" => unknown += 1,
                     line if line == yes => {}
-                    _ => bail!(self.strange(&line)),
+                    _ => bail!(self.line.strange(&line)),
                 }
             }
         }
@@ -375,80 +335,48 @@ impl Beanstalk {
     }
 }
 
-impl Source for Beanstalk {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        loop {
-            if let Some(Job { held, head, body }) = self.taken.pop_front() {
-                self.state.place = format!(
-                    "job {} of the tube {} at {}",
-                    held.id,
-                    head.queue,
-                    self.line.address()
-                );
-                self.delivered.push_back(held);
-                return Ok(Some(self.state.entry(head, body)));
-            }
-            if self.state.is_over() {
-                return Ok(None);
-            }
-            match self.stage {
-                Stage::Ready => {
-                    if !self.reserve()? && self.taken.is_empty() && !self.delivered.is_empty() {
-                        return Ok(None);
-                    }
-                }
-                Stage::Paused => self.peek("ready")?,
-                Stage::Delayed => self.peek("delayed")?,
-                Stage::Buried => self.peek("buried")?,
-            }
-        }
+impl Server for Beanstalk {
+    type Part = Tube;
+    type Held = ReservedJob;
+
+    fn parts(&mut self) -> Result<VecDeque<Tube>> {
+        let tubes = self.list()?.into_iter();
+        Ok(tubes.map(|name| Tube { name, stage: None }).collect())
     }
 
-    of_fields!(peer);
+    fn take(&mut self, tube: &mut Tube, hold: &mut Hold<ReservedJob>) -> Result<bool> {
+        let stage = match tube.stage {
+            Some(stage) => stage,
+            None => self.enter(&tube.name)?,
+        };
+        let (more, next) = match stage {
+            Stage::Ready => (self.reserve(hold)?, Some(Stage::Delayed)),
+            Stage::Paused => (self.peek("ready", hold)?, Some(Stage::Delayed)),
+            Stage::Delayed => (self.peek("delayed", hold)?, Some(Stage::Buried)),
+            Stage::Buried => (self.peek("buried", hold)?, None),
+        };
+        tube.stage = if more { Some(stage) } else { next };
+        Ok(tube.stage.is_some())
+    }
 
-    fn stored(&mut self, messages: u64) -> Result<()> {
+    fn delete(&mut self, stored: &[ReservedJob]) -> Result<u64> {
         self.collect()?;
-        let jobs = first(&mut self.delivered, messages);
-        for job in &jobs {
+        for job in stored {
             self.held.remove(&job.id);
         }
         // One whose time is over is ready again, and deleted all the same.
         let delete = |job: &ReservedJob| format!("delete {}\r\n", job.id);
-        self.state.twice += self.each(&jobs, delete, "DELETED")?;
-        Ok(())
-    }
-}
-
-impl Peer for Beanstalk {
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
-        for tube in self.list()? {
-            self.line
-                .send(format!("stats-tube {tube}\r\n").as_bytes())?;
-            let Some(stats) = self.yaml()? else {
-                continue;
-            };
-            for state in ["ready", "delayed", "buried", "reserved"] {
-                let jobs = stats.number(&format!("current-jobs-{state}"));
-                counts.add(&tube, state, jobs);
-            }
-        }
-        Ok(counts)
+        self.each(stored, delete, "DELETED")
     }
 
-    fn state(&self) -> &PeerState {
-        &self.state
-    }
-
-    fn give_back(&mut self) -> Result<u64> {
-        self.state.through = true;
+    fn give_back(&mut self, mut held: Vec<ReservedJob>) -> Result<u64> {
         self.collect()?;
-        self.describe()?;
-        let taken = self.taken.drain(..).map(|job| job.held);
-        let jobs: Vec<ReservedJob> = self.delivered.drain(..).chain(taken).collect();
+        let mut late = Hold::new();
+        self.describe(&mut late)?;
+        held.extend(late.drain());
         self.held.clear();
         let (buried, others): (Vec<ReservedJob>, Vec<ReservedJob>) =
-            jobs.into_iter().partition(|job| job.was == Was::Buried);
+            held.into_iter().partition(|job| job.was == Was::Buried);
         let now = wall_ms();
         let release = |job: &ReservedJob| {
             let delay = match job.was {
@@ -461,6 +389,22 @@ impl Peer for Beanstalk {
         let all = (others.len() + buried.len()) as u64;
         let gone = self.each(&others, release, "RELEASED")? + self.each(&buried, bury, "BURIED")?;
         Ok(all - gone)
+    }
+
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let mut all = Vec::new();
+        for tube in self.list()? {
+            self.line
+                .send(format!("stats-tube {tube}\r\n").as_bytes())?;
+            let Some(stats) = self.yaml()? else {
+                continue;
+            };
+            for state in ["ready", "delayed", "buried", "reserved"] {
+                let jobs = stats.number(&format!("current-jobs-{state}"));
+                all.push((tube.clone(), state, jobs));
+            }
+        }
+        Ok(all)
     }
 
     fn local(&mut self) -> Option<SocketAddr> {

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use ureq::Agent;
+use serde_json::Value;
+use ureq::http::Response;
 use ureq::tls::{Certificate, TlsConfig};
+use ureq::{Agent, Body};
 
 /// A server that takes longer for a connection, or the head of an answer, is gone.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -63,6 +65,23 @@ pub(super) fn again<T>(
         }
     }
     send()
+}
+
+/// The status and document of an answer: null where there is none, a text where it is not JSON.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn document(
+    mut response: Response<Body>,
+) -> std::result::Result<(u16, Value), ureq::Error> {
+    let limited = response.body_mut().with_config().limit(ANSWER_MAX);
+    let read = limited.read_to_vec()?;
+    let value = match serde_json::from_slice(&read) {
+        Ok(value) => value,
+        Err(_) if read.is_empty() => Value::Null,
+        Err(_) => Value::String(String::from_utf8_lossy(&read).into_owned()),
+    };
+    Ok((response.status().as_u16(), value))
 }
 
 fn is_closed(kind: ErrorKind) -> bool {

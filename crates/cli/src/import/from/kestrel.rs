@@ -5,8 +5,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use quintet_control::Head;
@@ -14,37 +12,30 @@ use quintet_types::Name;
 
 use super::Remote;
 use super::line::Line;
-use super::peer::{Peer, PeerState, first};
-use crate::import::count::Counts;
-use crate::records::{Entry, Source};
+use super::peer::{Hold, Number, Server};
 
 /// Connections with an open read at most: so many messages are stored at once.
 const CONNECTIONS: usize = 64;
+/// See [`Line::strange`].
+const DOES_NOT: &str = "Kestrel and Darner do not";
 /// Bodies that are held there and not stored here, bytes.
-const AHEAD: usize = 8 << 20;
+const AHEAD_BYTES: u64 = 8 << 20;
 
 /// An item that is held there.
-struct OpenItem {
+pub(in crate::import) struct OpenItem {
     /// The connection with the open read.
     connection: usize,
     queue: String,
-    bytes: usize,
 }
 
 /// The source.
-pub(super) struct Kestrel {
+pub(in crate::import) struct Kestrel {
     /// For statistics.
     line: Line,
-    state: PeerState,
     only: Option<String>,
-    /// Still to be gone through; the first is the one in hand.
-    queues: VecDeque<String>,
-    found: bool,
     connections: Vec<Line>,
     /// Those without an open read.
     free: Vec<usize>,
-    /// Given out and not stored.
-    delivered: VecDeque<OpenItem>,
 }
 
 impl Kestrel {
@@ -52,24 +43,23 @@ impl Kestrel {
     ///
     /// # Errors
     /// Nobody is there, or it has no queues.
-    pub(super) fn connect(at: &Remote, stop: Arc<AtomicBool>) -> Result<Self> {
+    pub(in crate::import) fn connect(at: &Remote) -> Result<Self> {
         let mut all = Self {
-            line: Line::connect(&at.address)?,
-            state: PeerState::new(stop, format!("the queue server at {}", at.address)),
+            line: Line::connect(&at.address, DOES_NOT)?,
             only: at.queue.clone(),
-            queues: VecDeque::new(),
-            found: false,
             connections: Vec::new(),
             free: Vec::new(),
-            delivered: VecDeque::new(),
         };
-        all.queues = all.list()?;
-        all.state.through = all.queues.is_empty();
+        if let Some(only) = &at.queue
+            && all.numbers()?.is_empty()
+        {
+            bail!("{} has no queue {only}", at.address);
+        }
         Ok(all)
     }
 
     /// The report of `stats` about queues: name, statistic, number.
-    fn stats(&mut self) -> Result<Vec<(String, &'static str, u64)>> {
+    fn stats(&mut self) -> Result<Vec<Number>> {
         self.line.send(b"stats\r\n")?;
         let mut all = Vec::new();
         loop {
@@ -78,7 +68,7 @@ impl Kestrel {
                 return Ok(all);
             }
             let Some(rest) = line.strip_prefix("STAT ") else {
-                bail!(strange(&self.line, &line));
+                bail!(self.line.strange(&line));
             };
             let Some((name, value)) = rest.split_once(' ') else {
                 continue;
@@ -96,49 +86,14 @@ impl Kestrel {
         }
     }
 
-    /// `stats`, of queues alone. `queue_a_mem_items` may be of a queue `a_mem`, or not: every queue
-    /// says how many reads of it are open, and before that how many items it has.
-    fn numbers(&mut self) -> Result<Vec<(String, &'static str, u64)>> {
-        let mut ready = HashMap::new();
-        let mut all = Vec::new();
-        for (queue, state, count) in self.stats()? {
-            if state == "ready" {
-                ready.insert(queue, count);
-            } else if self.only.as_ref().is_none_or(|only| *only == queue) {
-                let items = ready.get(&queue).copied().unwrap_or(0);
-                all.push((queue.clone(), "ready", items));
-                all.push((queue, state, count));
-            }
-        }
-        Ok(all)
-    }
-
-    /// The queues with something in them.
-    fn list(&mut self) -> Result<VecDeque<String>> {
-        let numbers = self.numbers()?;
-        if let Some(only) = self.only.as_ref().filter(|_| numbers.is_empty()) {
-            bail!("{} has no queue {only}", self.line.address());
-        }
-        let full = numbers
-            .into_iter()
-            .filter(|(_, state, count)| *state == "ready" && *count > 0);
-        Ok(full.map(|(queue, ..)| queue).collect())
-    }
-
     /// A connection without an open read.
-    fn connection(&mut self) -> Result<Option<usize>> {
-        let held: usize = self.delivered.iter().map(|held| held.bytes).sum();
-        if held >= AHEAD {
-            return Ok(None);
-        }
+    fn connection(&mut self) -> Result<usize> {
         if let Some(connection) = self.free.pop() {
-            return Ok(Some(connection));
+            return Ok(connection);
         }
-        if self.connections.len() >= CONNECTIONS {
-            return Ok(None);
-        }
-        self.connections.push(Line::connect(self.line.address())?);
-        Ok(Some(self.connections.len() - 1))
+        let line = Line::connect(self.line.address(), DOES_NOT)?;
+        self.connections.push(line);
+        Ok(self.connections.len() - 1)
     }
 
     /// Opens a read on a connection; `None`: the queue is empty.
@@ -158,9 +113,9 @@ impl Kestrel {
             if end == "END" {
                 return Ok(Some((flags, body)));
             }
-            bail!(strange(line, &end));
+            bail!(line.strange(&end));
         }
-        bail!(strange(line, &reply));
+        bail!(line.strange(&reply));
     }
 
     /// Ends the open reads of these items with this option.
@@ -173,95 +128,76 @@ impl Kestrel {
             let line = &mut self.connections[held.connection];
             let reply = line.line()?;
             if reply != "END" {
-                bail!(strange(line, &reply));
+                bail!(line.strange(&reply));
             }
             self.free.push(held.connection);
         }
         Ok(())
     }
-
-    /// Nothing more in this queue for now.
-    fn turn(&mut self) -> Result<()> {
-        self.queues.pop_front();
-        if self.queues.is_empty() && self.found {
-            self.found = false;
-            self.queues = match self.list() {
-                // An empty queue may be gone.
-                Err(_) if self.only.is_some() => VecDeque::new(),
-                queues => queues?,
-            };
-        }
-        self.state.through = self.queues.is_empty();
-        Ok(())
-    }
 }
 
-fn strange(line: &Line, reply: &str) -> String {
-    line.strange(reply, "Kestrel and Darner do not")
-}
+impl Server for Kestrel {
+    type Part = String;
+    type Held = OpenItem;
+    const AHEAD: (usize, u64) = (CONNECTIONS, AHEAD_BYTES);
 
-impl Source for Kestrel {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        loop {
-            let over = self.state.is_over();
-            let Some(queue) = self.queues.front().filter(|_| !over).cloned() else {
-                return Ok(None);
-            };
-            let Some(connection) = self.connection()? else {
-                return Ok(None);
-            };
-            let Some((flags, body)) = self.open(connection, &queue)? else {
-                self.free.push(connection);
-                self.turn()?;
-                continue;
-            };
-            self.found = true;
-            self.state.place = format!("an item of {queue} at {}", self.line.address());
-            let head = Head {
-                queue: Name::of_shown(&queue).to_string(),
-                flags,
-                bytes: body.len() as u64,
-                ..Head::default()
-            };
-            let bytes = body.len();
-            self.delivered.push_back(OpenItem {
-                connection,
-                queue,
-                bytes,
-            });
-            return Ok(Some(self.state.entry(head, body)));
+    /// The queues with something in them.
+    fn parts(&mut self) -> Result<VecDeque<String>> {
+        let numbers = self.numbers()?.into_iter();
+        let full = numbers.filter(|(_, state, count)| *state == "ready" && *count > 0);
+        Ok(full.map(|(queue, ..)| queue).collect())
+    }
+
+    fn take(&mut self, queue: &mut String, hold: &mut Hold<OpenItem>) -> Result<bool> {
+        let connection = self.connection()?;
+        let Some((flags, body)) = self.open(connection, queue)? else {
+            self.free.push(connection);
+            return Ok(false);
+        };
+        let head = Head {
+            queue: Name::of_shown(queue).to_string(),
+            flags,
+            bytes: body.len() as u64,
+            ..Head::default()
+        };
+        let place = format!("an item of {queue} at {}", self.line.address());
+        let queue = queue.clone();
+        hold.push(
+            OpenItem { connection, queue },
+            place,
+            Ok((head, Some(body))),
+        );
+        Ok(true)
+    }
+
+    fn delete(&mut self, stored: &[OpenItem]) -> Result<u64> {
+        self.end(stored, "close")?;
+        Ok(0)
+    }
+
+    /// Each goes to the head of its queue: the last one first.
+    fn give_back(&mut self, held: Vec<OpenItem>) -> Result<u64> {
+        for item in held.iter().rev() {
+            self.end(std::slice::from_ref(item), "abort")?;
         }
+        Ok(held.len() as u64)
     }
 
-    of_fields!(peer);
-
-    fn stored(&mut self, messages: u64) -> Result<()> {
-        let items = first(&mut self.delivered, messages);
-        self.end(&items, "close")
-    }
-}
-
-impl Peer for Kestrel {
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
-        for (queue, state, count) in self.numbers()? {
-            counts.add(&queue, state, count);
+    /// `stats`, of queues alone. `queue_a_mem_items` may be of a queue `a_mem`, or not: every queue
+    /// says how many reads of it are open, and before that how many items it has.
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let mut ready = HashMap::new();
+        let mut all = Vec::new();
+        for (queue, state, count) in self.stats()? {
+            if state == "ready" {
+                ready.insert(queue, count);
+            } else if self.only.as_ref().is_none_or(|only| *only == queue) {
+                let items = ready.get(&queue).copied().unwrap_or(0);
+                all.push((queue.clone(), "ready", items));
+                all.push((queue, state, count));
+            }
         }
-        Ok(counts)
-    }
-
-    fn state(&self) -> &PeerState {
-        &self.state
-    }
-
-    fn give_back(&mut self) -> Result<u64> {
-        self.state.through = true;
-        // Each goes to the head of its queue: the last one first.
-        let items: Vec<OpenItem> = self.delivered.drain(..).rev().collect();
-        for held in &items {
-            self.end(std::slice::from_ref(held), "abort")?;
-        }
-        Ok(items.len() as u64)
+        Ok(all)
     }
 
     fn local(&mut self) -> Option<SocketAddr> {

@@ -15,14 +15,16 @@ const LINE_MAX: u64 = 64 << 10;
 pub(super) struct Line {
     stream: BufReader<TcpStream>,
     address: String,
+    /// The end of [`Line::strange`].
+    does_not: &'static str,
 }
 
 impl Line {
-    /// Connects to HOST:PORT.
+    /// Connects to HOST:PORT. `does_not`: see [`Line::strange`].
     ///
     /// # Errors
     /// Nobody listens there.
-    pub(super) fn connect(address: &str) -> Result<Self> {
+    pub(super) fn connect(address: &str, does_not: &'static str) -> Result<Self> {
         let cannot = || format!("cannot connect to {address}");
         let mut last = None;
         for socket in address.to_socket_addrs().with_context(cannot)? {
@@ -34,6 +36,7 @@ impl Line {
                     return Ok(Self {
                         stream: BufReader::with_capacity(1 << 18, stream),
                         address: address.to_owned(),
+                        does_not,
                     });
                 }
                 Err(error) => last = Some(error),
@@ -104,10 +107,12 @@ impl Line {
         Ok(all)
     }
 
-    /// Reports a reply that no such server gives: `does_not`.
-    pub(super) fn strange(&self, reply: &str, does_not: &str) -> String {
+    /// Reports a reply that no such server gives: "HOST:PORT answered ..., which beanstalkd does
+    /// not".
+    pub(super) fn strange(&self, reply: &str) -> String {
+        let (address, does_not) = (&self.address, self.does_not);
         let reply: String = reply.chars().take(80).collect();
-        format!("{} answered {reply:?}, which {does_not}", self.address)
+        format!("{address} answered {reply:?}, which {does_not}")
     }
 
     /// An error of the connection, as what it is: never the broken pipe of who reads our output.

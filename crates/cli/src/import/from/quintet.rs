@@ -3,35 +3,40 @@
 //! Ready messages are reserved, under leases of time alone, and finished when they are stored here.
 //! Delayed and buried ones, and the ready ones of a paused queue, are listed and read, and deleted
 //! there if they still are what was read: so one that is not stored stays what it was.
+//!
+//! The fields of messages come from the records that `quintet export` reads. Bodies, leases and
+//! versions come from the requests for clients, and so do the fields of messages of an older server.
 
-use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::collections::{HashMap, VecDeque};
+use std::io::{BufReader, Read as _, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use quintet_control::{Head, Standing, Text};
+use quintet_control::{Head, Standing};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-use super::http::{ANSWER_MAX, again, agent, each};
+use super::http::{ANSWER_MAX, again, agent, document, each};
 use super::line::Line;
-use super::peer::{Peer, PeerState, first};
-use crate::import::count::Counts;
-use crate::records::{BadInput, Entry, PIECES_OVER, Source};
+use super::peer::{Hold, Message, Number, Server};
+use crate::api::part as coded;
+use crate::records::BadInput;
 
 /// Messages asked for at once: as many as the API gives.
-const AT_ONCE: u32 = 100;
+const AT_ONCE: usize = 100;
 /// How long they are held there, ms, unless they are stored before: what is held when this process
 /// dies is ready again then.
 const LEASE_MS: u64 = 120_000;
+/// Bytes behind the line of records that are read, so that the connection serves the next request.
+const STARTS_MAX: u64 = 64 << 10;
+/// Fields of an older server's messages that are fields of a [`Head`]; `attrs` is made of others.
+const FIELDS: &str =
+    "queue priority rank created_ms due_ms expires_ms ttr_ms key name attrs status";
 
 /// Where another Quintet is, and who asks.
 #[derive(Clone, PartialEq, Eq)]
@@ -74,116 +79,85 @@ impl Site {
     }
 }
 
-/// A message as the API shows it.
+/// A page of a list, of reserved messages, or of records.
 #[derive(Deserialize)]
-struct ApiMessage {
+struct Page {
+    messages: Vec<Map<String, Value>>,
+    cursor: Option<String>,
+}
+
+/// A message as the API shows it to clients.
+#[derive(Deserialize)]
+struct Shown {
     id: u64,
-    queue: String,
-    priority: Option<u32>,
-    /// The name of `priority` in older servers.
-    rank: Option<u32>,
-    created_ms: u64,
-    due_ms: Option<u64>,
-    expires_ms: Option<u64>,
-    ttr_ms: Option<u64>,
-    key: Option<String>,
-    headers: std::collections::BTreeMap<String, String>,
-    status: String,
     attempts: u32,
     bytes: u64,
     body: Option<String>,
     body_base64: Option<String>,
     version: String,
     lease: Option<String>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    messages: Vec<ApiMessage>,
-    cursor: Option<String>,
+impl Shown {
+    /// Leases before this one.
+    fn reserves(&self) -> u32 {
+        let ours = u32::from(self.lease.is_some());
+        self.attempts.saturating_sub(ours)
+    }
 }
 
 /// How a message is held there.
-struct HeldMessage {
+pub(in crate::import) struct HeldMessage {
     id: u64,
     /// Leases it had when it was read, this one included.
     attempts: u32,
-    how: How,
-}
-
-enum How {
-    /// Under a lease with this token.
-    Lease(String),
-    /// Not at all: it was seen in this version.
-    Seen(String),
-}
-
-/// The next kind of message to take from a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// By `reserve`.
-    Ready,
-    /// By listing those of a state.
-    Listed(Standing),
+    /// Its version when it was read.
+    version: String,
+    /// The token of its lease, if it has one.
+    lease: Option<String>,
 }
 
 /// A request: method, path, body, and the version that the message has to have.
 type Ask<'a> = (&'a str, &'a str, Option<&'a Value>, Option<&'a str>);
 
-/// A queue in hand.
-struct Queue {
-    name: String,
-    paused: bool,
-    /// Some of its ready messages are not for consumers.
+/// The messages of a queue in one state.
+pub(in crate::import) struct Part {
+    queue: String,
+    state: Standing,
+    /// By `reserve`, not by listing them.
+    reserves: bool,
+    /// Some of the queue's ready messages are not for consumers.
     not_selectable: bool,
+    /// Where its list goes on.
+    cursor: Option<String>,
 }
 
 /// The source.
-pub(super) struct Quintet {
+pub(in crate::import) struct Quintet {
     agent: Agent,
     site: Site,
     login: Option<String>,
-    state: PeerState,
-    /// Asks nothing: see [`Peer::local`].
+    /// Asks nothing: see [`Server::local`].
     seen: Option<Line>,
-    /// Still to be gone through; the first is the one in hand.
-    queues: VecDeque<Queue>,
-    stage: Stage,
-    /// Where its list goes on.
-    cursor: Option<String>,
-    /// Something was found since the queues were listed.
-    found: bool,
-    /// Read and not given out.
-    taken: VecDeque<(ApiMessage, Standing)>,
-    /// Given out and not stored.
-    delivered: VecDeque<HeldMessage>,
-    /// Of the one given last, if its body comes in pieces.
-    large: (u64, u64),
+    /// False: it is older than the records.
+    has_records: bool,
 }
 
 impl Quintet {
-    /// Asks for its queues.
+    /// A Quintet to which nothing was sent yet.
     ///
     /// # Errors
-    /// Nobody is there, it is no Quintet, or it does not let us in.
-    pub(super) fn connect(site: &Site, ca: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Self> {
-        let mut all = Self {
+    /// There is no secret for the user, or `ca` cannot be read.
+    pub(in crate::import) fn connect(site: &Site, ca: Option<&Path>) -> Result<Self> {
+        Ok(Self {
             agent: agent(ca, false)?,
             login: site.authorization()?,
             site: site.clone(),
-            state: PeerState::new(stop, format!("the Quintet at {}", site.shown())),
             seen: None,
-            queues: VecDeque::new(),
-            stage: Stage::Ready,
-            cursor: None,
-            found: false,
-            taken: VecDeque::new(),
-            delivered: VecDeque::new(),
-            large: (0, 0),
-        };
-        all.list()?;
-        all.state.through = all.queues.is_empty();
-        Ok(all)
+            has_records: true,
+        })
     }
 
     /// Asks, whatever it answers.
@@ -204,25 +178,15 @@ impl Quintet {
         again(|| self.agent.run(request.clone())).map_err(|error| anyhow!("{at}: {error}"))
     }
 
-    /// Its status and document; null where there is none.
-    fn ask(&self, ask: Ask<'_>) -> Result<(u16, Value)> {
-        let mut response = self.send(ask)?;
-        let status = response.status().as_u16();
-        let limited = response.body_mut().with_config().limit(ANSWER_MAX);
-        let read = limited.read_to_vec();
+    /// See [`document`].
+    fn read(&self, response: Response<Body>) -> Result<(u16, Value)> {
         let at = self.site.shown();
-        let read = read.map_err(|error| anyhow!("{at}: {error}"))?;
-        let value = match serde_json::from_slice(&read) {
-            Ok(value) => value,
-            Err(_) if read.is_empty() => Value::Null,
-            Err(_) => Value::String(String::from_utf8_lossy(&read).into_owned()),
-        };
-        Ok((status, value))
+        document(response).map_err(|error| anyhow!("{at}: {error}"))
     }
 
-    /// The same; another status than one of these is an error.
-    fn expect(&self, known: &[u16], ask: Ask<'_>) -> Result<(u16, Value)> {
-        let (status, value) = self.ask(ask)?;
+    /// Asks; another status than one of these is an error.
+    fn ask(&self, known: &[u16], ask: Ask<'_>) -> Result<(u16, Value)> {
+        let (status, value) = self.read(self.send(ask)?)?;
         match known.contains(&status) {
             true => Ok((status, value)),
             false => Err(self.refused(status, &value)),
@@ -241,34 +205,26 @@ impl Quintet {
         anyhow!("{at} answered {status} {reply}, which the API of a Quintet does not")
     }
 
-    fn page(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Page> {
-        let (_, answer) = self.expect(&[200], (method, path, body, None))?;
+    fn of_another_version(&self) -> String {
         let at = self.site.shown();
-        serde_json::from_value(answer)
-            .with_context(|| format!("cannot read the messages of {at}: it has another version"))
+        format!("cannot read the messages of {at}: it has another version")
     }
 
-    /// Lists all its queues, or the one that was requested.
-    fn fetch_queues(&self) -> Result<Vec<Map<String, Value>>> {
+    /// All its queues, or the one that was requested.
+    fn queues(&self) -> Result<Vec<Value>> {
+        let only = self.site.queue.as_deref();
+        let mut path = only.map_or_else(|| "/queues".to_owned(), of_queue);
         let mut all = Vec::new();
-        if let Some(only) = &self.site.queue {
-            match self.ask(("GET", &of_queue(only), None, None))? {
-                (200, Value::Object(queue)) => all.push(queue),
-                (404, answer) if answer["code"].is_string() => {
+        loop {
+            let (status, page) = self.ask(&[200, 404], ("GET", &path, None, None))?;
+            match (only, page["queues"].as_array()) {
+                (Some(only), _) if status == 404 && page["code"].is_string() => {
                     bail!("{} has no queue {only}", self.site.shown())
                 }
-                (status, answer) => return Err(self.refused(status, &answer)),
+                (Some(_), _) if status == 200 && page.is_object() => return Ok(vec![page]),
+                (None, Some(queues)) => all.extend(queues.iter().cloned()),
+                _ => return Err(self.refused(status, &page)),
             }
-            return Ok(all);
-        }
-        let mut path = "/queues".to_owned();
-        loop {
-            let (_, page) = self.expect(&[200], ("GET", &path, None, None))?;
-            let Some(queues) = page["queues"].as_array() else {
-                return Err(self.refused(200, &page));
-            };
-            let queues = queues.iter().filter_map(|queue| queue.as_object().cloned());
-            all.extend(queues);
             match page["cursor"].as_str() {
                 Some(cursor) => path = format!("/queues?cursor={}", coded(cursor)),
                 None => return Ok(all),
@@ -276,235 +232,214 @@ impl Quintet {
         }
     }
 
-    /// Begins with the queues there are.
-    fn list(&mut self) -> Result<()> {
-        let queues = self.fetch_queues()?.into_iter().filter_map(|queue| {
-            let holds = ["ready", "delayed", "buried"].map(|state| number(&queue, state));
-            (holds.iter().sum::<u64>() > 0).then(|| Queue {
-                name: queue["name"].as_str().unwrap_or_default().to_owned(),
-                paused: queue.get("paused").is_some_and(|paused| paused == true),
-                not_selectable: ["not_selectable", "held_back"]
-                    .iter()
-                    .any(|name| number(&queue, name) > 0),
-            })
+    /// All fields of the messages that this path has, by id. An older server has none.
+    fn records(&mut self, path: &str) -> Result<HashMap<u64, Head>> {
+        if !self.has_records {
+            return Ok(HashMap::new());
+        }
+        let response = self.send(("GET", path, None, None))?;
+        if response.status().as_u16() != 200 {
+            let (status, answer) = self.read(response)?;
+            self.has_records = answer["code"] != "no_such_address";
+            return match status {
+                404 => Ok(HashMap::new()),
+                _ => Err(self.refused(status, &answer)),
+            };
+        }
+        let strange = || self.of_another_version();
+        let mut from = BufReader::new(response.into_body().into_reader().take(ANSWER_MAX));
+        let page = serde_json::Deserializer::from_reader(&mut from)
+            .into_iter::<Page>()
+            .next();
+        let page = page.with_context(strange)?.with_context(strange)?;
+        std::io::copy(&mut from.take(STARTS_MAX), &mut std::io::sink()).with_context(strange)?;
+        let heads = page.messages.into_iter().map(|mut record| {
+            record.retain(|name, _| !["follows", "lease"].contains(&name.as_str()));
+            let head: Head = serde_json::from_value(record.into()).with_context(strange)?;
+            anyhow::Ok((head.id, head))
         });
-        self.queues = queues.collect();
-        self.enter();
-        Ok(())
+        heads.collect()
     }
 
-    /// Begins with the first of the queues.
-    fn enter(&mut self) {
-        self.cursor = None;
-        let paused = self.queues.front().is_some_and(|queue| queue.paused);
-        self.stage = match paused {
-            true => Stage::Listed(Standing::Ready),
-            false => Stage::Ready,
-        };
-    }
-
-    /// Nothing more of this stage.
-    fn turn(&mut self) {
-        self.cursor = None;
-        self.stage = match self.stage {
-            Stage::Ready | Stage::Listed(Standing::Ready) => Stage::Listed(Standing::Delayed),
-            Stage::Listed(Standing::Delayed) => Stage::Listed(Standing::Buried),
-            Stage::Listed(_) => {
-                self.queues.pop_front();
-                return self.enter();
-            }
-        };
-    }
-
-    /// Reads what is next of this stage.
-    fn read(&mut self) -> Result<()> {
-        let Some(queue) = self.queues.front() else {
-            return Ok(());
-        };
-        let path = of_queue(&queue.name);
-        let state = match self.stage {
-            Stage::Ready => {
-                let requested = json!({ "max": AT_ONCE, "lease_ms": LEASE_MS });
-                let page = self.page("POST", &format!("{path}/reserve"), Some(&requested))?;
-                if page.messages.is_empty() {
-                    self.turn();
-                }
-                let messages = page.messages.into_iter();
-                self.taken
-                    .extend(messages.map(|shown| (shown, Standing::Ready)));
-                return Ok(());
-            }
-            // The API does not tell which of them are not for consumers.
-            Stage::Listed(Standing::Ready) if queue.not_selectable => {
-                self.turn();
-                return Ok(());
-            }
-            Stage::Listed(state) => state,
-        };
-        let word = state.word();
-        let mut path = format!("{path}/messages?state={word}&max={AT_ONCE}");
-        if let Some(cursor) = &self.cursor {
-            path = format!("{path}&cursor={}", coded(cursor));
+    /// Head and body of a message as it was before it was reserved. `listed` is the record that was
+    /// read before.
+    fn message(
+        &mut self,
+        (state, place): (Standing, &str),
+        shown: Shown,
+        listed: Option<Head>,
+    ) -> Message {
+        let (reserves, bytes) = (shown.reserves(), shown.bytes);
+        let mut head = listed.filter(|head| head.reserves == reserves);
+        if head.is_none() {
+            // It was not there yet, or another client has had it since.
+            let path = format!("/messages/{}/record", shown.id);
+            head = self.records(&path)?.remove(&shown.id);
         }
-        let page = self.page("GET", &path, None)?;
-        let messages = page.messages.into_iter();
-        self.taken.extend(messages.map(|shown| (shown, state)));
-        match page.cursor {
-            None => self.turn(),
-            cursor => self.cursor = cursor,
-        }
-        Ok(())
-    }
-
-    /// Gives one out; `None`: it is gone meanwhile.
-    fn give(&mut self, mut shown: ApiMessage, state: Standing) -> Result<Option<Entry>> {
-        self.state.place = format!(
-            "message {} of {} at {}",
-            shown.id,
-            shown.queue,
-            self.site.shown()
-        );
-        let (id, bytes) = (shown.id, shown.bytes);
-        let ours = u32::from(shown.lease.is_some());
-        let lease = shown.lease.take();
-        let held = HeldMessage {
-            id,
-            attempts: shown.attempts,
-            how: match lease {
-                Some(token) => How::Lease(token),
-                None => How::Seen(shown.version),
-            },
+        let head = match head {
+            Some(head) => head,
+            None => head_of(shown.rest).with_context(|| self.of_another_version())?,
         };
         let body = match (shown.body, shown.body_base64) {
             (Some(text), _) => Some(text.into_bytes()),
             (None, Some(coded)) => {
                 let body = BASE64_STANDARD.decode(coded);
-                Some(body.with_context(|| self.state.place.clone())?)
+                Some(body.with_context(|| place.to_owned())?)
             }
-            (None, None) if bytes > PIECES_OVER => None,
-            (None, None) => match self.body(id, bytes)? {
-                Some(body) => Some(body),
-                None => return Ok(None),
-            },
+            (None, None) => None,
         };
         if body.as_ref().is_some_and(|body| body.len() as u64 != bytes) {
-            bail!("{}: its body is not {bytes} bytes long", self.state.place);
+            bail!("{place}: its body is not {bytes} bytes long");
         }
-        self.large = (id, bytes);
-        let pairs = shown.headers.into_iter();
         let head = Head {
-            queue: shown.queue,
             state,
-            priority: shown.priority.or(shown.rank),
-            created_ms: Some(shown.created_ms),
-            due_ms: shown.due_ms.filter(|_| state == Standing::Delayed),
-            expires_ms: shown.expires_ms,
-            ttr_ms: shown.ttr_ms,
-            key: shown.key.map(|key| Text(key.into_bytes())),
-            attrs: pairs
-                .map(|(name, value)| (Text(name.into_bytes()), Text(value.into_bytes())))
-                .collect(),
-            status: Text(shown.status.into_bytes()),
-            reserves: shown.attempts.saturating_sub(ours),
+            due_ms: head.due_ms.filter(|_| state == Standing::Delayed),
+            reserves,
             bytes,
-            ..Head::default()
+            ..head
         };
-        self.delivered.push_back(held);
-        self.state.passed += 1;
-        Ok(Some(Entry { head, body }))
-    }
-
-    /// A body that did not come with its message; `None`: the message is gone.
-    fn stream(&self, id: u64) -> Result<Option<impl Read>> {
-        let response = self.send(("GET", &format!("/messages/{id}/body"), None, None))?;
-        match response.status().as_u16() {
-            200 => Ok(Some(response.into_body().into_reader())),
-            404 => Ok(None),
-            status => bail!("{}: cannot read its body: {status}", self.state.place),
-        }
-    }
-
-    fn body(&self, id: u64, bytes: u64) -> Result<Option<Vec<u8>>> {
-        let Some(stream) = self.stream(id)? else {
-            return Ok(None);
-        };
-        let mut body = Vec::new();
-        let read = stream.take(bytes + 1).read_to_end(&mut body);
-        read.with_context(|| self.state.place.clone())?;
-        Ok(Some(body))
+        Ok((head, body))
     }
 
     /// Removes one that is stored here; false: somebody else may have taken it meanwhile.
     fn remove(&self, held: &HeldMessage) -> Result<bool> {
-        let path = match &held.how {
-            How::Seen(version) => return self.delete(held.id, version),
-            How::Lease(token) => format!("/leases/{token}/finish"),
-        };
-        if self.expect(&[204, 409], ("POST", &path, None, None))?.0 == 204 {
-            return Ok(true);
-        }
-        // The lease is over. Nobody had it since, if it was given no other.
         let path = format!("/messages/{}", held.id);
-        match self.expect(&[200, 404], ("GET", &path, None, None))? {
-            (200, shown) if shown["attempts"] == held.attempts => {
-                let version = shown["version"].as_str().unwrap_or_default();
-                self.delete(held.id, version)
+        let mut version = held.version.clone();
+        if let Some(token) = &held.lease {
+            let finish = format!("/leases/{token}/finish");
+            if self.ask(&[204, 409], ("POST", &finish, None, None))?.0 == 204 {
+                return Ok(true);
             }
-            _ => Ok(false),
+            // The lease is over. Nobody had it since, if it was given no other.
+            let (_, shown) = self.ask(&[200, 404], ("GET", &path, None, None))?;
+            if shown["attempts"] != held.attempts {
+                return Ok(false);
+            }
+            version = shown["version"].as_str().unwrap_or_default().to_owned();
         }
-    }
-
-    fn delete(&self, id: u64, version: &str) -> Result<bool> {
-        let (path, known) = (format!("/messages/{id}"), [204, 404, 412]);
-        let (status, _) = self.expect(&known, ("DELETE", &path, None, Some(version)))?;
-        Ok(status == 204)
+        let request = ("DELETE", path.as_str(), None, Some(version.as_str()));
+        Ok(self.ask(&[204, 404, 412], request)?.0 == 204)
     }
 }
 
-fn coded(text: &str) -> impl std::fmt::Display + '_ {
-    utf8_percent_encode(text, NON_ALPHANUMERIC)
+/// The fields that an older server shows.
+fn head_of(mut shown: Map<String, Value>) -> serde_json::Result<Head> {
+    if let Some(Value::Object(headers)) = shown.remove("headers") {
+        let pairs = headers
+            .into_iter()
+            .map(|(name, value)| json!([name, value]));
+        shown.insert("attrs".to_owned(), pairs.collect());
+    }
+    if shown.contains_key("priority") {
+        shown.remove("rank");
+    }
+    shown.retain(|name, _| FIELDS.split(' ').any(|field| field == name));
+    serde_json::from_value(shown.into())
 }
 
 fn of_queue(name: &str) -> String {
     format!("/queues/{}", coded(name))
 }
 
-fn number(queue: &Map<String, Value>, name: &str) -> u64 {
-    queue.get(name).and_then(Value::as_u64).unwrap_or(0)
+fn number(queue: &Value, name: &str) -> u64 {
+    queue[name].as_u64().unwrap_or(0)
 }
 
-impl Source for Quintet {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        loop {
-            if self.state.is_over() {
-                return Ok(None);
+impl Server for Quintet {
+    type Part = Part;
+    type Held = HeldMessage;
+
+    fn parts(&mut self) -> Result<VecDeque<Part>> {
+        let mut parts = VecDeque::new();
+        for queue in self.queues()? {
+            let states = [Standing::Ready, Standing::Delayed, Standing::Buried];
+            if states.iter().all(|state| number(&queue, state.word()) == 0) {
+                continue;
             }
-            if let Some((shown, state)) = self.taken.pop_front() {
-                self.found = true;
-                match self.give(shown, state)? {
-                    None => continue,
-                    entry => return Ok(entry),
-                }
-            }
-            if !self.queues.is_empty() {
-                self.read()?;
-            } else if !self.delivered.is_empty() {
-                // Those that were listed are there until they are stored here.
-                return Ok(None);
-            } else if std::mem::take(&mut self.found) {
-                // What was put, given back or became due meanwhile.
-                self.list()?;
-            } else {
-                self.state.through = true;
+            let names = ["not_selectable", "held_back"];
+            let not_selectable = names.iter().any(|name| number(&queue, name) > 0);
+            for state in states {
+                parts.push_back(Part {
+                    queue: queue["name"].as_str().unwrap_or_default().to_owned(),
+                    state,
+                    reserves: state == Standing::Ready && queue["paused"] != true,
+                    not_selectable,
+                    cursor: None,
+                });
             }
         }
+        Ok(parts)
     }
 
-    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        let (id, bytes) = self.large;
-        let bad = |why: &str| BadInput::error(self.state.place.clone(), why);
-        let stream = self.stream(id).map_err(|error| bad(&error.to_string()))?;
-        let mut stream = stream.ok_or_else(|| bad("it is gone"))?;
+    fn take(&mut self, part: &mut Part, hold: &mut Hold<HeldMessage>) -> Result<bool> {
+        let queue = of_queue(&part.queue);
+        let mut list = format!("state={}&max={AT_ONCE}", part.state.word());
+        if let Some(cursor) = &part.cursor {
+            list.push_str(&format!("&cursor={}", coded(cursor)));
+        }
+        let mut heads = self.records(&format!("{queue}/records?{list}&bodies=start"))?;
+        let (_, answer) = if part.reserves {
+            // No more than were listed, as far as any were.
+            let max = match heads.len() {
+                0 => AT_ONCE,
+                listed => listed.min(AT_ONCE),
+            };
+            let requested = json!({ "max": max, "lease_ms": LEASE_MS });
+            let path = format!("{queue}/reserve");
+            self.ask(&[200], ("POST", &path, Some(&requested), None))?
+        } else if part.state == Standing::Ready && part.not_selectable && !self.has_records {
+            // An older server does not tell which of them are not for consumers.
+            return Ok(false);
+        } else {
+            let path = format!("{queue}/messages?{list}");
+            self.ask(&[200], ("GET", &path, None, None))?
+        };
+        let page: Page =
+            serde_json::from_value(answer).with_context(|| self.of_another_version())?;
+        let more = (part.reserves && !page.messages.is_empty()) || page.cursor.is_some();
+        part.cursor = page.cursor;
+        let mut failed = false;
+        for shown in page.messages {
+            let shown: Shown =
+                serde_json::from_value(shown.into()).with_context(|| self.of_another_version())?;
+            let held = HeldMessage {
+                id: shown.id,
+                attempts: shown.attempts,
+                version: shown.version.clone(),
+                lease: shown.lease.clone(),
+            };
+            let (id, at) = (shown.id, self.site.shown());
+            let place = format!("message {id} of {} at {at}", part.queue);
+            let listed = heads.remove(&id);
+            // Behind an error they are only held, to be given back.
+            let message = match failed {
+                true => Err(anyhow!("{place}: it was not read")),
+                false => self.message((part.state, &place), shown, listed),
+            };
+            failed |= message.is_err();
+            if !message.as_ref().is_ok_and(|(head, _)| head.not_selectable) {
+                hold.push(held, place, message);
+            }
+        }
+        Ok(more)
+    }
+
+    fn pieces(
+        &self,
+        held: &HeldMessage,
+        (bytes, place): (u64, &str),
+        into: &mut dyn Write,
+    ) -> Result<()> {
+        let bad = |why: &str| BadInput::error(place, why);
+        let path = format!("/messages/{}/body", held.id);
+        let response = self.send(("GET", &path, None, None));
+        let response = response.map_err(|error| bad(&error.to_string()))?;
+        match response.status().as_u16() {
+            200 => {}
+            404 => return Err(bad("it is gone")),
+            status => return Err(bad(&format!("cannot read its body: {status}"))),
+        }
+        let mut stream = response.into_body().into_reader();
         let (mut left, mut piece) = (bytes, vec![0; 64 << 10]);
         while left > 0 {
             let want = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
@@ -519,54 +454,78 @@ impl Source for Quintet {
         Ok(())
     }
 
-    of_fields!(place);
-
-    fn stored(&mut self, messages: u64) -> Result<()> {
-        let gone = first(&mut self.delivered, messages);
-        let ours = each(&gone, |held| self.remove(held))?;
-        self.state.twice += gone.len() as u64 - ours;
-        Ok(())
-    }
-}
-
-impl Peer for Quintet {
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
-        for queue in self.fetch_queues()? {
-            let name = queue["name"].as_str().unwrap_or_default();
-            for state in ["ready", "delayed", "buried", "reserved"] {
-                counts.add(name, state, number(&queue, state));
-            }
-        }
-        Ok(counts)
+    fn delete(&mut self, stored: &[HeldMessage]) -> Result<u64> {
+        let ours = each(stored, |held| self.remove(held))?;
+        Ok(stored.len() as u64 - ours)
     }
 
-    fn state(&self) -> &PeerState {
-        &self.state
-    }
-
-    fn give_back(&mut self) -> Result<u64> {
-        self.state.through = true;
-        let taken = self.taken.drain(..).filter_map(|(shown, _)| shown.lease);
-        let delivered = self.delivered.drain(..).filter_map(|held| match held.how {
-            How::Lease(token) => Some(token),
-            How::Seen(_) => None,
-        });
-        let tokens: Vec<String> = delivered.chain(taken).collect();
+    fn give_back(&mut self, held: Vec<HeldMessage>) -> Result<u64> {
+        let tokens: Vec<String> = held.into_iter().filter_map(|held| held.lease).collect();
         each(&tokens, |token| {
             let path = format!("/leases/{token}/release");
-            let released = self.expect(&[204, 409], ("POST", &path, Some(&json!({})), None))?;
+            let released = self.ask(&[204, 409], ("POST", &path, Some(&json!({})), None))?;
             Ok(released.0 == 204)
         })
     }
 
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let mut all = Vec::new();
+        for queue in self.queues()? {
+            let name = queue["name"].as_str().unwrap_or_default();
+            for state in ["ready", "delayed", "buried", "reserved"] {
+                all.push((name.to_owned(), state, number(&queue, state)));
+            }
+        }
+        Ok(all)
+    }
+
     /// Requests go over connections that others keep; this one is only there to be seen.
     fn local(&mut self) -> Option<SocketAddr> {
-        let mut seen = Line::connect(self.site.url.strip_prefix("http://")?).ok()?;
+        let mut seen =
+            Line::connect(self.site.url.strip_prefix("http://")?, "HTTP does not").ok()?;
         let request = b"HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n";
         seen.send(request).ok()?;
         // A server that answers has accepted it.
         seen.line().ok()?;
         self.seen.insert(seen).local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_control::Text;
+
+    use super::*;
+
+    fn text(text: &str) -> Text {
+        Text(text.as_bytes().to_vec())
+    }
+
+    /// The first message is as commit 8486fd84 shows one, the second with a field of today.
+    #[test]
+    fn messages_of_an_older_server_keep_what_it_shows() {
+        let mut message = json!({
+            "id": 7, "queue": "q", "state": "reserved", "rank": 3, "created_ms": 1, "due_ms": null,
+            "expires_ms": 2, "ttr_ms": null, "key": "k", "name": "n", "headers": {"a": "b"},
+            "status": "why", "progress": null, "attempts": 2, "failures": 1, "bytes": 1,
+            "body": "x", "body_base64": null, "version": "1-3-0-2l", "lease": "7.1-3-0-2l"
+        });
+        for _ in 0..2 {
+            let shown: Shown = serde_json::from_value(message.clone()).unwrap();
+            assert_eq!((shown.id, shown.reserves()), (7, 1));
+            let head = Head {
+                queue: "q".to_owned(),
+                priority: Some(3),
+                created_ms: Some(1),
+                expires_ms: Some(2),
+                key: Some(text("k")),
+                name: Some(text("n")),
+                attrs: vec![(text("a"), text("b"))],
+                status: text("why"),
+                ..Head::default()
+            };
+            assert_eq!(head_of(shown.rest).unwrap(), head);
+            message["priority"] = json!(3);
+        }
     }
 }

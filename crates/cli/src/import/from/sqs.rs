@@ -9,7 +9,7 @@ mod sign;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use super::http::{ANSWER_MAX, again, agent, each};
-use super::peer::{Peer, PeerState, first};
-use crate::import::count::Counts;
-use crate::records::{Entry, Source};
+use super::http::{again, agent, document, each};
+use super::peer::{self, Hold, Number, Server};
 use sign::{Keys, Request};
 
 /// Messages of a request: as many as SQS takes.
@@ -106,26 +104,21 @@ struct Attribute {
     binary_value: Option<String>,
 }
 
-struct HiddenMessage {
+pub(in crate::import) struct HiddenMessage {
     url: Arc<str>,
     handle: String,
 }
 
 /// The source.
-pub(super) struct Sqs {
+pub(in crate::import) struct Sqs {
     agent: Agent,
     endpoint: String,
     host: String,
     region: String,
     keys: Keys,
     place: Place,
-    state: PeerState,
-    /// URLs of those still to be gone through; the first is the one in hand.
-    queues: VecDeque<Arc<str>>,
-    /// Received and not given out.
-    taken: VecDeque<(Arc<str>, Message)>,
-    /// Given out and not stored.
-    delivered: VecDeque<HiddenMessage>,
+    /// Messages received to be given out.
+    received: u64,
     /// Received with a body that does not match its MD5OfBody, by message id; they stay there.
     mismatched: BTreeMap<String, HiddenMessage>,
     /// Attributes of the queues, by name.
@@ -137,35 +130,29 @@ pub(super) struct Sqs {
 }
 
 impl Sqs {
-    /// Asks for the queues.
+    /// An SQS to which nothing was sent yet.
     ///
     /// # Errors
-    /// Nobody is there, it is no SQS, or it does not let us in; there are no keys.
-    pub(super) fn connect(place: &Place, ca: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Self> {
+    /// There are no keys, no region or no address, or `ca` cannot be read.
+    pub(in crate::import) fn connect(place: &Place, ca: Option<&Path>) -> Result<Self> {
         let (endpoint, region) = place.known()?;
         let uri: ureq::http::Uri = endpoint.parse()?;
         let host = uri.authority().map(ToString::to_string);
         let host =
             host.with_context(|| format!("{endpoint} is not an address: write http://HOST:PORT"))?;
-        let mut all = Self {
+        Ok(Self {
             agent: agent(ca, place.endpoint.is_none())?,
-            state: PeerState::new(stop, format!("SQS at {host}")),
             endpoint,
             host,
             region,
             keys: Keys::of_environment()?,
             place: place.clone(),
-            queues: VecDeque::new(),
-            taken: VecDeque::new(),
-            delivered: VecDeque::new(),
+            received: 0,
             mismatched: BTreeMap::new(),
             known: BTreeMap::new(),
             lost: Mutex::default(),
             losses: 0,
-        };
-        all.queues = all.list()?;
-        all.state.through = all.queues.is_empty();
-        Ok(all)
+        })
     }
 
     /// Asks once; an error of SQS is its name and text.
@@ -201,16 +188,8 @@ impl Sqs {
             }
             self.agent.run(sent.clone())
         });
-        let mut response = response.map_err(failed)?;
-        let status = response.status().as_u16();
-        let limited = response.body_mut().with_config().limit(ANSWER_MAX);
-        let read = limited.read_to_vec().map_err(failed)?;
-        let value: Value = match serde_json::from_slice(&read) {
-            Ok(value) => value,
-            Err(_) if read.is_empty() && status == 200 => json!({}),
-            Err(_) => Value::Null,
-        };
-        if status == 200 && value.is_object() {
+        let (status, value) = document(response.map_err(failed)?).map_err(failed)?;
+        if status == 200 && (value.is_object() || value.is_null()) {
             return Ok(Ok(value));
         }
         let code = value["__type"].as_str().unwrap_or_default();
@@ -220,7 +199,10 @@ impl Sqs {
             (Some(stated), _) => format!("{host}: {code}: {stated}"),
             (None, false) => format!("{host}: {code}"),
             (None, true) => {
-                let stated: String = String::from_utf8_lossy(&read).chars().take(80).collect();
+                let stated = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
+                let stated: String = stated.chars().take(80).collect();
                 format!("{host} answered {status} {stated:?}, which SQS does not")
             }
         };
@@ -300,76 +282,8 @@ impl Sqs {
         Ok(url.into())
     }
 
-    /// Receives what the queue in hand has. False: nothing, as what is held should be stored first.
-    fn receive(&mut self) -> Result<bool> {
-        let Some(url) = self.queues.front().cloned() else {
-            return Ok(true);
-        };
-        if self.mismatched.len() >= MISMATCHED_MAX {
-            bail!("{} sends too many bodies that do not match", self.host);
-        }
-        // Behind what is held may be more of its group: no reason to wait.
-        let held = !self.delivered.is_empty();
-        let requested = json!({
-            "QueueUrl": &*url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
-            "WaitTimeSeconds": if held { 0 } else { WAIT_S },
-            "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
-        });
-        let before = *locked(&self.lost);
-        let answer = match self.ask("ReceiveMessage", &requested) {
-            Ok(answer) => answer,
-            Err(_) if *locked(&self.lost) != before && self.losses < TRIES => {
-                self.losses += 1;
-                std::thread::sleep(REST);
-                return Ok(true);
-            }
-            Err(error) if *locked(&self.lost) != before => {
-                let most = AT_ONCE * locked(&self.lost).1;
-                return Err(error.context(format!(
-                    "receives of {} got no reply: up to {most} messages are hidden there for \
-                     {HIDDEN_S} s; repeat the command after that",
-                    name_of(&url)
-                )));
-            }
-            Err(error) => return Err(error),
-        };
-        self.losses = 0;
-        let messages = answer["Messages"].as_array().map_or(&[][..], Vec::as_slice);
-        if messages.is_empty() {
-            // What a receive without an answer has hidden comes back.
-            let lost = locked(&self.lost).0;
-            if !held && lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN) && self.has_some(&url)? {
-                return Ok(true);
-            }
-            if !held {
-                self.queues.pop_front();
-                self.state.through = self.queues.is_empty();
-            }
-            return Ok(!held);
-        }
-        for message in messages {
-            let message = Message::deserialize(message).with_context(|| {
-                format!(
-                    "cannot read the messages of {}: SQS has another format",
-                    self.host
-                )
-            })?;
-            let sum = quintet_sqs::md5_of_body(message.body.as_bytes());
-            if message.md5.as_ref().is_some_and(|md5| *md5 != sum) {
-                let (url, handle) = (Arc::clone(&url), message.receipt_handle);
-                let hidden = HiddenMessage { url, handle };
-                self.mismatched.insert(message.message_id, hidden);
-                continue;
-            }
-            self.mismatched.remove(&message.message_id);
-            self.taken.push_back((Arc::clone(&url), message));
-        }
-        Ok(true)
-    }
-
-    fn give(&mut self, url: Arc<str>, mut message: Message) -> Result<Entry> {
-        let queue = name_of(&url).to_owned();
-        self.state.place = format!("message {} of {queue} at {}", self.state.passed, self.host);
+    /// Head and body of a message.
+    fn message(&self, (queue, place): (&str, &str), mut message: Message) -> peer::Message {
         let mut attrs = Vec::new();
         // As the sqs protocol here keeps them, which gives them to its clients again.
         for (name, attribute) in [
@@ -386,7 +300,7 @@ impl Sqs {
                     _ => kept.as_str(),
                 };
                 if !kept.is_empty() {
-                    attrs.push((text(name), text(kept)));
+                    attrs.push((Text(name.into()), Text(kept.into())));
                 }
             }
         }
@@ -396,12 +310,12 @@ impl Sqs {
                 (Some(value), _) => value.into_bytes(),
                 (None, Some(coded)) => {
                     let value = BASE64_STANDARD.decode(coded);
-                    value.with_context(|| format!("{}: attribute {name}", self.state.place))?
+                    value.with_context(|| format!("{place}: attribute {name}"))?
                 }
                 (None, None) => Vec::new(),
             };
             let kept = [data_type.as_bytes(), &[0], &value].concat();
-            attrs.push((text(&format!("m:{name}")), Text(kept)));
+            attrs.push((Text(format!("m:{name}").into()), Text(kept)));
         }
         let number = |name: &str| {
             let value = message.attributes.get(name);
@@ -409,36 +323,34 @@ impl Sqs {
         };
         let received = number("ApproximateReceiveCount").unwrap_or(1);
         let sent_ms = number("SentTimestamp");
-        let kept_ms = self.attribute(&queue, "MessageRetentionPeriod");
+        let kept_ms = self.attribute(queue, "MessageRetentionPeriod");
         let expires_ms = sent_ms.zip(kept_ms).map(|(sent_ms, seconds)| {
             let now_ms = u64::try_from(Utc::now().timestamp_millis()).unwrap_or(0);
             (sent_ms + seconds * 1000).max(now_ms + KEPT_MS)
         });
         let body = message.body.into_bytes();
         let head = Head {
-            queue: Name::of_shown(&queue).to_string(),
+            queue: Name::of_shown(queue).to_string(),
             created_ms: sent_ms,
             expires_ms,
             key: message
                 .attributes
-                .get("MessageGroupId")
-                .map(|key| text(key)),
+                .remove("MessageGroupId")
+                .map(|key| Text(key.into())),
             attrs,
             // This one does not count.
             reserves: u32::try_from(received.saturating_sub(1)).unwrap_or(u32::MAX),
             bytes: body.len() as u64,
             ..Head::default()
         };
-        let handle = message.receipt_handle;
-        self.delivered.push_back(HiddenMessage { url, handle });
-        Ok(self.state.entry(head, body))
+        Ok((head, Some(body)))
     }
 
     /// Does an act of ten messages to all of these; to how many SQS says yes.
     fn acted(&self, held: &[HiddenMessage], action: &str, with: &Value) -> Result<u64> {
         let of_queue = held.chunk_by(|one, next| one.url == next.url);
         let batches: Vec<_> = of_queue.flat_map(|some| some.chunks(AT_ONCE)).collect();
-        let gone = std::sync::atomic::AtomicUsize::new(0);
+        let gone = AtomicUsize::new(0);
         each(&batches, |batch| {
             let entries = batch.iter().enumerate().map(|(id, one)| {
                 let mut entry = with.clone();
@@ -472,10 +384,6 @@ struct Refused {
     busy: bool,
 }
 
-fn text(text: &str) -> Text {
-    Text(text.as_bytes().to_vec())
-}
-
 fn number_in(attributes: &Value, name: &str) -> Option<u64> {
     attributes[name].as_str()?.parse().ok()
 }
@@ -485,34 +393,96 @@ fn name_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
 }
 
-impl Source for Sqs {
-    fn next(&mut self) -> Result<Option<Entry>> {
-        loop {
-            if self.state.is_over() {
-                return Ok(None);
-            }
-            if let Some((url, message)) = self.taken.pop_front() {
-                return self.give(url, message).map(Some);
-            }
-            if !self.receive()? {
-                return Ok(None);
-            }
+impl Server for Sqs {
+    type Part = Arc<str>;
+    type Held = HiddenMessage;
+    const AGAIN: bool = false;
+
+    /// The URLs of the queues.
+    fn parts(&mut self) -> Result<VecDeque<Arc<str>>> {
+        self.list()
+    }
+
+    fn take(&mut self, url: &mut Arc<str>, hold: &mut Hold<HiddenMessage>) -> Result<bool> {
+        let url: &Arc<str> = url;
+        if self.mismatched.len() >= MISMATCHED_MAX {
+            bail!("{} sends too many bodies that do not match", self.host);
         }
+        // Behind what is held may be more of its group: no reason to wait.
+        let held = hold.is_waiting();
+        let requested = json!({
+            "QueueUrl": &**url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
+            "WaitTimeSeconds": if held { 0 } else { WAIT_S },
+            "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
+        });
+        let before = *locked(&self.lost);
+        let answer = match self.ask("ReceiveMessage", &requested) {
+            Ok(answer) => answer,
+            Err(_) if *locked(&self.lost) != before && self.losses < TRIES => {
+                self.losses += 1;
+                std::thread::sleep(REST);
+                return Ok(true);
+            }
+            Err(error) if *locked(&self.lost) != before => {
+                let most = AT_ONCE * locked(&self.lost).1;
+                return Err(error.context(format!(
+                    "receives of {} got no reply: up to {most} messages are hidden there for \
+                     {HIDDEN_S} s; repeat the command after that",
+                    name_of(url)
+                )));
+            }
+            Err(error) => return Err(error),
+        };
+        self.losses = 0;
+        let messages = answer["Messages"].as_array().map_or(&[][..], Vec::as_slice);
+        if messages.is_empty() {
+            // What a receive without an answer has hidden comes back.
+            let lost = locked(&self.lost).0;
+            let lately = lost.is_some_and(|at| at.elapsed() < SHOWN_AGAIN);
+            return Ok(held || (lately && self.has_some(url)?));
+        }
+        for message in messages {
+            let message = Message::deserialize(message).with_context(|| {
+                format!(
+                    "cannot read the messages of {}: SQS has another format",
+                    self.host
+                )
+            })?;
+            let sum = quintet_sqs::md5_of_body(message.body.as_bytes());
+            let held = HiddenMessage {
+                url: Arc::clone(url),
+                handle: message.receipt_handle.clone(),
+            };
+            if message.md5.as_ref().is_some_and(|md5| *md5 != sum) {
+                self.mismatched.insert(message.message_id, held);
+                continue;
+            }
+            self.mismatched.remove(&message.message_id);
+            let (queue, number) = (name_of(url), self.received);
+            self.received += 1;
+            let place = format!("message {number} of {queue} at {}", self.host);
+            let message = self.message((queue, &place), message);
+            hold.push(held, place, message);
+        }
+        Ok(true)
     }
 
-    of_fields!(peer);
-
-    fn stored(&mut self, messages: u64) -> Result<()> {
-        let gone = first(&mut self.delivered, messages);
-        let ours = self.acted(&gone, "DeleteMessageBatch", &json!({}))?;
-        self.state.twice += gone.len() as u64 - ours;
-        Ok(())
+    fn delete(&mut self, stored: &[HiddenMessage]) -> Result<u64> {
+        let ours = self.acted(stored, "DeleteMessageBatch", &json!({}))?;
+        Ok(stored.len() as u64 - ours)
     }
-}
 
-impl Peer for Sqs {
-    fn counts(&mut self) -> Result<Counts> {
-        let mut counts = Counts::default();
+    fn give_back(&mut self, held: Vec<HiddenMessage>) -> Result<u64> {
+        let at_once = json!({ "VisibilityTimeout": 0 });
+        let back = self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)?;
+        let mismatched = std::mem::take(&mut self.mismatched).into_values();
+        let mismatched: Vec<HiddenMessage> = mismatched.collect();
+        self.acted(&mismatched, "ChangeMessageVisibilityBatch", &at_once)?;
+        Ok(back)
+    }
+
+    fn numbers(&mut self) -> Result<Vec<Number>> {
+        let mut all = Vec::new();
         let states = [
             ("ApproximateNumberOfMessages", "ready"),
             ("ApproximateNumberOfMessagesDelayed", "delayed"),
@@ -526,11 +496,11 @@ impl Peer for Sqs {
             let attributes = answer["Attributes"].take();
             for (name, state) in states {
                 let count = number_in(&attributes, name).unwrap_or(0);
-                counts.add(name_of(&url), state, count);
+                all.push((name_of(&url).to_owned(), state, count));
             }
             self.known.insert(name_of(&url).to_owned(), attributes);
         }
-        Ok(counts)
+        Ok(all)
     }
 
     fn setups(&self) -> Vec<(String, Value)> {
@@ -546,25 +516,6 @@ impl Peer for Sqs {
             (Name::of_shown(queue).to_string(), setup)
         };
         self.known.iter().map(setup).collect()
-    }
-
-    fn state(&self) -> &PeerState {
-        &self.state
-    }
-
-    fn give_back(&mut self) -> Result<u64> {
-        self.state.through = true;
-        let taken = self.taken.drain(..).map(|(url, message)| HiddenMessage {
-            url,
-            handle: message.receipt_handle,
-        });
-        let held: Vec<HiddenMessage> = self.delivered.drain(..).chain(taken).collect();
-        let at_once = json!({ "VisibilityTimeout": 0 });
-        let back = self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)?;
-        let mismatched = std::mem::take(&mut self.mismatched).into_values();
-        let mismatched: Vec<HiddenMessage> = mismatched.collect();
-        self.acted(&mismatched, "ChangeMessageVisibilityBatch", &at_once)?;
-        Ok(back)
     }
 
     fn fault(&self) -> Option<String> {
