@@ -1,6 +1,6 @@
 //! The copy of the tree in which defects are planted, built and tested.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -13,8 +13,10 @@ use crate::{cargo_command, files_of_git};
 
 /// Makes `tree` what `root` is, and leaves alone what is so already: cargo goes
 /// by the times of files.
-pub(crate) fn copy(root: &Path, tree: &Path) -> Result<()> {
-    for file in files_of_git(root)? {
+fn copy(root: &Path, tree: &Path) -> Result<()> {
+    let files = files_of_git(root)?;
+    remove_others(tree, &files.iter().map(|file| tree.join(file)).collect())?;
+    for file in files {
         let (from, to) = (root.join(&file), tree.join(&file));
         let Ok(new) = std::fs::read(&from) else {
             continue;
@@ -24,6 +26,22 @@ pub(crate) fn copy(root: &Path, tree: &Path) -> Result<()> {
         }
         std::fs::create_dir_all(to.parent().context("a folder")?)?;
         std::fs::copy(&from, &to).with_context(|| to.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Removes what an earlier copy had and the tree has no more: cargo would build it.
+fn remove_others(folder: &Path, files: &HashSet<PathBuf>) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_others(&entry.path(), files)?;
+        } else if !files.contains(&entry.path()) {
+            std::fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
 }
