@@ -25,7 +25,7 @@ trial: engine hooks types | mlua
 otlp: client engine host tls types | *
 auth: types | argon2 ipnet base64 hashbrown sha2 subtle thiserror
 import: scripts | serde_json
-scripts: client types | *
+scripts: client policy types | *
 http: client tls types | * tokio
 config: client policy scripts tls auth types wire | *
 control: client types | *

@@ -443,7 +443,8 @@ mod tests {
             (GOOD.replace("0 3", "0 33"), "schedule \"0 33"),
             (
                 GOOD.replace("0 3 * * *", "0 3"),
-                "in [[cron]] a: schedule takes five fields (minute hour day month weekday); \"0 3\" has 2",
+                "in [[cron]] a: schedule takes five fields (minute hour day month weekday), or \
+                 @hourly, @daily, @weekly, @monthly or @yearly; \"0 3\" has 2",
             ),
             (GOOD.replace("3 * * *", "3 30 2 *"), "never comes"),
             (GOOD.replace("'w'", "''"), "queue takes"),

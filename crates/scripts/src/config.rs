@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use quintet_policy::Cron;
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
@@ -37,7 +38,7 @@ quintet_types::defaults! {
 /// A message a queue puts to itself at times.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Schedule {
-    /// When: five fields of cron, in the server's time zone.
+    /// When: five fields of cron or a word such as `@daily`, in the server's time zone.
     pub cron: String,
     /// Its parameters, 1 to 4.
     pub params: [Option<String>; 4],
@@ -192,8 +193,7 @@ fn schedule(value: Option<&Value>) -> Result<Vec<Schedule>, Fault> {
     let mut all = Vec::new();
     for entry in value.and_then(Value::as_array).into_iter().flatten() {
         let cron = text(entry.get("cron")).unwrap_or_default();
-        crate::cron::parse(&cron)
-            .map_err(|why| Fault::Failed(format!("schedule {cron:?}: {why}")))?;
+        Cron::of_script(&cron).map_err(|why| Fault::Failed(format!("schedule {cron:?}: {why}")))?;
         let param = |n: u8| text(entry.get(format!("param{n}")));
         all.push(Schedule {
             cron,

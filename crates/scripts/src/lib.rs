@@ -19,7 +19,6 @@ mod cleanup;
 mod config;
 mod consumer;
 mod copy;
-mod cron;
 mod errack;
 mod fault;
 mod files;
