@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const NOTHING: Duration = Duration::from_secs(3600);
 /// Schedules that are read, and put, at once. A definition has some 64 KiB at most.
 const AT_ONCE: usize = 64;
-/// Schedules that are looked at, at most, before orders are obeyed.
+/// Schedules that are looked at, at most, before requests are obeyed.
 const TURN: usize = 1024;
 
 /// Schedules that are due within this time, ms, are read beforehand.
