@@ -41,7 +41,7 @@ pub use shared::{Counters, EventStats, Metrics, Shared};
 pub use state::HookState;
 pub use submit::Decided;
 
-/// What `quintet-trial` takes from here to run hooks and their tests without a server.
+/// The parts with which `quintet-trial` runs hooks and their tests without a server.
 pub mod parts {
     pub use crate::fields::{name, put_from, span, table_of};
     pub use crate::load::without_preamble;
