@@ -47,7 +47,6 @@ pub mod parts {
     pub use crate::load::without_preamble;
     pub use crate::meter::Meter;
     pub use crate::sandbox::open as sandbox;
-    pub use crate::shared::locked;
     pub use crate::waiting::lease_for;
 }
 

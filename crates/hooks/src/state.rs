@@ -8,7 +8,7 @@ use mlua::{
     AnyUserData, ChunkMode, Error, IntoLuaMulti, Lua, MetaMethod, String as LuaString, UserData,
     UserDataMethods, Value,
 };
-use quintet_types::{ClientId, Ms};
+use quintet_types::{ClientId, Ms, locked};
 
 use crate::api::{self, Env};
 use crate::error::HookError;
@@ -17,7 +17,6 @@ use crate::meter::Meter;
 use crate::program::Program;
 use crate::register::{Recurrence, Registered};
 use crate::sandbox;
-use crate::shared::locked;
 use crate::step::{Step, Work};
 use crate::subject::{Msg, Subject};
 use crate::verdict::Returned;

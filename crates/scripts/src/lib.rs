@@ -29,7 +29,6 @@ mod keeper;
 mod kept;
 pub mod launch;
 mod life;
-mod locks;
 mod messages;
 mod new;
 mod operator;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quintet_client::BodyBytes;
-use quintet_types::{By, Command, Edit, Ended, How, Message, Outcome, Peek, When};
+use quintet_types::{By, Command, Edit, Ended, How, Message, Outcome, Peek, When, locked};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::Value;
 
@@ -15,7 +15,6 @@ use crate::child::{self, Child, Start};
 use crate::config::QueueConfig;
 use crate::guest::Guest;
 use crate::ids::short_id;
-use crate::locks::lock;
 use crate::messages::{MessageMatch, PutAs};
 use crate::new::NewMessage;
 use crate::paths;
@@ -195,7 +194,7 @@ impl ScriptRun {
             }
             let before = report.resends();
             report.hear(line);
-            lock(&running.status).clone_from(&report.status);
+            locked(&running.status).clone_from(&report.status);
             if report.resends() && !before {
                 // At once: a crash before its end must not give it a run more.
                 count = count.saturating_add(1);

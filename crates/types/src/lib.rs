@@ -24,6 +24,7 @@ mod command_error;
 mod ends;
 mod id;
 mod lease;
+mod locks;
 mod message;
 mod name;
 mod outcome;
@@ -70,6 +71,7 @@ pub use id::{MessageId, QueueId, RunId};
 pub use lease::{
     BackTo, Bound, Cancel, Cancelled, Lease, LeaseNews, LeaseState, Removal, Return, Transfer,
 };
+pub use locks::locked;
 pub use message::{
     At, Attachment, Attr, AttrChange, Extra, FOLDER, Message, PRIORITY_DEFAULT, SegmentRef, State,
     cut,

@@ -16,9 +16,10 @@ use crate::fields::span;
 use crate::host::Level;
 use crate::meter::Meter;
 use crate::register::{Recurrence, Timer};
-use crate::shared::{Shared, locked};
+use crate::shared::Shared;
 use crate::step::Work;
 use quintet_policy::{Cron, Event, iso};
+use quintet_types::locked;
 
 /// The environment of the API's functions.
 #[derive(Clone)]
