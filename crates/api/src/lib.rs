@@ -82,7 +82,7 @@ use quintet_http::{
 };
 pub use read::{DURATION_MAX_MS, version};
 use results::Place;
-pub use schedules::{Schedule, nexts};
+pub use schedules::nexts;
 pub use setup::version as version_of_setup;
 pub use types::NewMessage;
 use uploads::Uploads;

@@ -49,8 +49,8 @@ pub use reports::{
     Source, ThrottledClient,
 };
 pub use schedules::{
-    LastRun, NotSteered, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, Steered, TellSchedules,
-    TellSteered, WhichSchedules,
+    NotSteered, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, ScheduleView, Steered,
+    TellSchedules, TellSteered, WhichSchedules,
 };
 pub use slices::Slices;
 pub use spec::{

@@ -180,7 +180,7 @@ async fn definition(context: &PageRequest, name: &str) -> Result<(ScheduleSpec, 
     let one = one.ok_or_else(Problem::no_such_page)?;
     if !context
         .requester
-        .may_to(Verb::Peek, &Name::of_shown(&one.queue))
+        .may_to(Verb::Peek, &Name::of_shown(&one.view.queue))
     {
         let why = "you may not see the messages of its queue";
         return Err(Problem::forbidden(why));
