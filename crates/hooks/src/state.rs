@@ -15,7 +15,7 @@ use crate::error::HookError;
 use crate::host::{Host, Level, Who};
 use crate::meter::Meter;
 use crate::program::Program;
-use crate::register::{Recurrence, Registered};
+use crate::register::{Registered, TimerSchedule};
 use crate::sandbox;
 use crate::step::{Step, Work};
 use crate::subject::{Msg, Subject};
@@ -148,8 +148,8 @@ impl HookState {
         let timers = self.registered.timers.iter();
         self.due = timers
             .map(|timer| match &timer.when {
-                Recurrence::Every(ms) => now + *ms,
-                Recurrence::At(cron) => cron.after(wall),
+                TimerSchedule::Every(ms) => now + *ms,
+                TimerSchedule::At(cron) => cron.after(wall),
             })
             .collect();
     }

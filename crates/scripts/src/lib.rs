@@ -54,7 +54,7 @@ mod yaml;
 pub use admin::{Admin, AdminOp};
 pub use attach::Attached;
 pub use blobs::Blobs;
-pub use config::{QueueConfig, Schedule, check_queue_name};
+pub use config::{QueueConfig, ScheduleEntry, check_queue_name};
 pub use fault::Fault;
 pub use ids::last_part;
 pub use kept::each_attachment;

@@ -24,7 +24,7 @@ use crate::record::{self, set};
 use crate::router;
 use crate::script::{Script, environment};
 use crate::service::Rq;
-use crate::verdict::{Exit, Rules, ScriptReport, Verdict, decide};
+use crate::verdict::{Exit, ResendRules, ScriptReport, Verdict, decide};
 
 /// Fields that webhooks are not told where they are too long, the first one first.
 const LONG_FIELDS: &str = "param1 param2 param3 param4 post_run_webhook dest src _attachments";
@@ -216,7 +216,7 @@ impl ScriptRun {
             let status = format!("TIME LIMIT OF {seconds} s PASSED - MOVING TO ERR");
             return Over::Decided(Verdict::Err(status));
         }
-        let rules = Rules {
+        let rules = ResendRules {
             count,
             max_count: record::max_count(&self.message),
             strict: self.config.strict_exit,

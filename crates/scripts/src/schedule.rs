@@ -7,7 +7,7 @@ use quintet_policy::Cron;
 use quintet_types::Ms;
 
 use crate::admin::Admin;
-use crate::config::Schedule;
+use crate::config::ScheduleEntry;
 use crate::messages::PutAs;
 use crate::new::NewMessage;
 use crate::service::Rq;
@@ -64,7 +64,7 @@ fn was_put(last: Ms, at: Ms) -> bool {
     at <= last && last.since(at) <= BACK_MS
 }
 
-fn put(rq: &Rq, queue: &str, entry: &Schedule, n: usize, at: Ms) -> Result<(), crate::Fault> {
+fn put(rq: &Rq, queue: &str, entry: &ScheduleEntry, n: usize, at: Ms) -> Result<(), crate::Fault> {
     let new = NewMessage {
         src: Some("cron".to_owned()),
         params: entry.params.clone(),
