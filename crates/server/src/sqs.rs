@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use quintet_client::{ClientApi, ScopedClient};
 use quintet_config::sqs::{self as config, NAME};
-use quintet_config::{Address, Config, Listen, Places};
+use quintet_config::{Config, Listen, Places};
 use quintet_edge::{Dispatchers, Edge, HttpGate};
 use quintet_host::locked;
 use quintet_http::{Limits, Serve, Settings, User};
@@ -19,7 +19,7 @@ use quintet_types::{
 use ring::rand::SecureRandom as _;
 
 use crate::http::users;
-use crate::running::{Running, share};
+use crate::running::{Running, host_of, share};
 
 /// The durable table with what receipt handles and ids of messages are made with.
 const TABLE: &[u8] = b"quintet.sqs";
@@ -67,7 +67,7 @@ fn own(read: config::Sqs) -> quintet_sqs::Options {
 
 /// An open listener and what it serves.
 pub(crate) struct Open {
-    bound: Bound,
+    pub(crate) bound: Bound,
     settings: Settings,
     options: quintet_sqs::Options,
     users: Vec<User>,
@@ -97,31 +97,10 @@ impl Open {
         })
     }
 
-    /// Where it really listens.
-    pub(crate) fn address(&self) -> &Address {
-        &self.bound.address
-    }
-
     /// Adds it to the console's list.
     pub(crate) fn fill_info(&self, shown: &mut ListenerInfo) {
-        let host = match &self.bound.address {
-            Address::Tcp(at) if at.ip().is_unspecified() => {
-                let name = rustix::system::uname();
-                Some(format!(
-                    "{}:{}",
-                    name.nodename().to_string_lossy(),
-                    at.port()
-                ))
-            }
-            Address::Tcp(at) => Some(at.to_string()),
-            Address::Unix(_) => None,
-        };
+        let host = host_of(&self.bound.address);
         shown.add(&self.options, host, self.settings.tls.is_some());
-    }
-
-    /// Its socket.
-    pub(crate) fn bound(&self) -> &Bound {
-        &self.bound
     }
 }
 
