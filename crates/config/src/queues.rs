@@ -108,7 +108,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = rows! {
     expire_to (expire_to_of, show_expire_to)
         "Queue for expired messages; empty: they vanish. A message that expires in its own \
          `expire_to` queue vanishes too. A `[[queue]]` table with its own name here is an error.";
-    when_full (when_full_of, show_when_full)
+    when_full (when_full_of, |v: WhenFull| quoted(v.word()))
         "Effect of a put to a full queue: \"refuse\", or \"drop_oldest\" of the least urgent \
          priority.";
     dedupe_by_key_ms = "dedupe_by_key" (duration, time)
@@ -241,13 +241,6 @@ fn show_dead_letter(to: DeadLetter) -> String {
     }
 }
 
-fn show_when_full(effect: WhenFull) -> String {
-    quoted(match effect {
-        WhenFull::Refuse => "refuse",
-        WhenFull::DropOldest => "drop_oldest",
-    })
-}
-
 fn groups_of(value: &toml::Value) -> Result<Groups, String> {
     let groups = Groups::of_word(word(value));
     groups.ok_or_else(|| takes("\"none\", \"ordered\" or \"fair\"", value))
@@ -369,11 +362,9 @@ fn dead_letter_of(value: &toml::Value) -> Result<DeadLetter, String> {
 }
 
 fn when_full_of(value: &toml::Value) -> Result<WhenFull, String> {
-    match word(value) {
-        "refuse" => Ok(WhenFull::Refuse),
-        "drop_oldest" => Ok(WhenFull::DropOldest),
-        _ => Err(takes("\"refuse\" or \"drop_oldest\"", value)),
-    }
+    let mut all = WhenFull::ALL.into_iter();
+    let effect = all.find(|effect| effect.word() == word(value));
+    effect.ok_or_else(|| takes("\"refuse\" or \"drop_oldest\"", value))
 }
 
 #[cfg(test)]
