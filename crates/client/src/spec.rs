@@ -30,7 +30,7 @@ const MESSAGE_MAX: u64 = 96 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
-    /// Minute, hour, day, month and weekday, as crontab(5) has them.
+    /// Minute, hour, day, month and weekday, as crontab(5) has them, or a word such as `@daily`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     /// By whose clocks `cron` is, such as `Europe/Berlin` (IANA); left out: UTC.
