@@ -19,7 +19,7 @@ use quintet_http::{
     LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, Whole, held,
     interruptible, pace, whole,
 };
-use quintet_types::{Caller, ClientId, CommandError, Name, Principal, QueueSettings, Verb};
+use quintet_types::{Caller, ClientId, CommandError, Name, Principal, QueueSettings, Verb, mixed};
 use tokio::sync::watch;
 
 use crate::ask::{ShardClient, unexpected};
@@ -111,14 +111,9 @@ struct Ids {
 impl Ids {
     fn next(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        // Spreads neighbours (the finalizer of SplitMix64).
-        let mix = |mut x: u64| {
-            x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            x ^ x >> 31
-        };
-        let high = mix(self.base ^ number);
-        let low = mix(number.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ self.base;
+        // Spreads neighbours.
+        let high = mixed(self.base ^ number);
+        let low = mixed(number.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ self.base;
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
             high >> 32,
