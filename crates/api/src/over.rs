@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use hyper::Uri;
 use quintet_client::{Share, Slices};
-use quintet_types::{BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb};
+use quintet_types::{
+    BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb, hex,
+};
 
 use super::call::{Answer, Call};
 use super::problem::Problem;
@@ -85,13 +87,8 @@ impl At {
     fn text(&self) -> String {
         let (shard, at) = self.page;
         let inside = self.inside.as_ref().map(|(queue, state, cursor)| {
-            let hex = queue.as_bytes().iter().map(|byte| format!("{byte:02x}"));
-            let state = turn(*state);
-            format!(
-                "-{}-{state}-{}",
-                hex.collect::<String>(),
-                bulk::cursor_text(*cursor)
-            )
+            let (queue, state) = (hex(queue.as_bytes()), turn(*state));
+            format!("-{queue}-{state}-{}", bulk::cursor_text(*cursor))
         });
         format!("{shard}-{at}{}", inside.unwrap_or_default())
     }

@@ -8,6 +8,7 @@ use argon2::password_hash::{PasswordHash, PasswordVerifier as _, SaltString};
 use argon2::{Algorithm, Argon2, ParamsBuilder, PasswordHasher as _};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use quintet_types::hex;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -160,7 +161,7 @@ impl TokenId {
 
     /// As [`TokenId::read`] takes it.
     pub fn show(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 
     pub(crate) fn same(&self, other: &Self) -> bool {

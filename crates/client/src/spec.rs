@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::FOLDER;
+use super::words::{TIMES, in_units};
 
 /// Bytes of a name at most: it is a part of addresses.
 pub const SCHEDULE_NAME_MAX: usize = 255;
@@ -412,19 +413,7 @@ impl SpecUnique {
 
 /// An interval in its largest whole unit: `5m`, `90s`, `1500ms`.
 fn interval(ms: u64) -> String {
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1000, "s"),
-    ];
-    let whole = units
-        .iter()
-        .find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
-    whole.map_or_else(
-        || format!("{ms}ms"),
-        |(unit, word)| format!("{}{word}", ms / unit),
-    )
+    in_units(ms, &TIMES).unwrap_or_else(|| format!("{ms}ms"))
 }
 
 #[cfg(test)]

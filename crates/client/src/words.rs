@@ -42,6 +42,38 @@ pub fn utc(ms: u64) -> String {
         .to_string()
 }
 
+/// A moment as RFC 3339 has it, in ms since 1970.
+pub fn moment(text: &str) -> Option<u64> {
+    let at = DateTime::parse_from_rfc3339(text).ok()?;
+    u64::try_from(at.timestamp_millis()).ok()
+}
+
+/// Units of times, and their milliseconds.
+pub const TIMES: [(&str, u64); 4] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+];
+
+/// A number with one of these units; `None`: it has another one, or is too large.
+pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let unit = unit.trim_start();
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.checked_mul(*factor)
+}
+
+/// So many of the first unit that fits, if one does.
+pub fn in_units(value: u64, units: &[(&str, u64)]) -> Option<String> {
+    let fits = |(_, size): &&(&str, u64)| value != 0 && value.is_multiple_of(*size);
+    let (unit, size) = units.iter().find(fits)?;
+    Some(format!("{}{unit}", value / size))
+}
+
 /// `1 message`, `2 messages`.
 pub fn of(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })

@@ -2,7 +2,7 @@
 
 use md5::{Digest as _, Md5};
 pub(super) use quintet_client::shown::{Piece, pieces, plain};
-use quintet_types::Name;
+use quintet_types::{Name, hex};
 
 /// Letters of a name in a label, and bytes of it in a mark, at most.
 const SHORT: usize = 64;
@@ -25,10 +25,7 @@ pub(super) fn in_address(name: &Name) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"_.:@,+-".contains(b);
     match std::str::from_utf8(bytes) {
         Ok(text) if bytes.iter().all(plain) && text != "." && text != ".." => text.to_owned(),
-        _ => bytes.iter().fold("~".to_owned(), |mut hex, byte| {
-            hex.push_str(&format!("{byte:02x}"));
-            hex
-        }),
+        _ => format!("~{}", hex(bytes)),
     }
 }
 

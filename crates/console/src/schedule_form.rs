@@ -350,8 +350,6 @@ fn number<T: FromStr>(typed: Option<&str>, field: &str, takes: &str) -> Result<O
 
 /// A moment as RFC 3339 has it, in ms since 1970.
 fn moment(field: &str, text: &str) -> Result<u64, Problem> {
-    let at = DateTime::parse_from_rfc3339(text).ok();
-    let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
     let why = "takes a moment such as 2027-01-01T09:00:00Z, with its offset";
-    at.ok_or_else(|| Problem::field(field, why))
+    quintet_client::words::moment(text).ok_or_else(|| Problem::field(field, why))
 }

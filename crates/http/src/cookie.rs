@@ -2,7 +2,7 @@
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
-use quintet_types::Principal;
+use quintet_types::{Principal, hex};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl Token {
     }
 
     pub(crate) fn show(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 }
 

@@ -17,7 +17,7 @@ use quintet_client::{
 };
 use quintet_config::{Config, Webhook};
 use quintet_host::{Core, Point, Signal, locked};
-use quintet_types::{Outcome, Principal};
+use quintet_types::{Outcome, Principal, hex};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -407,8 +407,7 @@ fn position(value: &[u8]) -> Option<String> {
 fn signature(secret: &[u8], body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let tag = hmac::sign(&key, body.as_bytes());
-    let hex = tag.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    format!("sha256={}", hex.collect::<String>())
+    format!("sha256={}", hex(tag.as_ref()))
 }
 
 #[cfg(test)]

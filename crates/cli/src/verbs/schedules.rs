@@ -246,9 +246,8 @@ impl On<Names> {
 
 /// A moment as RFC 3339 has it, in ms since 1970.
 fn moment(text: &str) -> Result<u64, String> {
-    let at = DateTime::parse_from_rfc3339(text).ok();
-    let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
-    at.ok_or_else(|| "takes a moment such as 2027-01-01T09:00:00Z, with its offset".to_owned())
+    let why = "takes a moment such as 2027-01-01T09:00:00Z, with its offset";
+    quintet_client::words::moment(text).ok_or_else(|| why.to_owned())
 }
 
 impl On<Steer> {
