@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use hyper::Uri;
 use quintet_client::{Share, Slices};
 use quintet_types::{
-    BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb, hex,
+    BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb, hex, unhex,
 };
 
 use super::call::{Answer, Call};
@@ -99,12 +99,7 @@ impl At {
         let Some(hex) = parts.next() else {
             return Some(Self { page, inside: None });
         };
-        let digits: Vec<char> = hex.chars().collect();
-        let bytes = digits.chunks(2).map(|pair| {
-            let pair: String = pair.iter().collect();
-            u8::from_str_radix(&pair, 16).ok()
-        });
-        let queue = Name::new(&bytes.collect::<Option<Vec<u8>>>()?);
+        let queue = Name::new(&unhex(hex)?);
         let state = *STATES.get(parts.next()?.parse::<usize>().ok()?)?;
         let cursor = bulk::cursor(parts.next()?).ok()?;
         Some(Self {

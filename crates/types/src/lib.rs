@@ -54,7 +54,7 @@ pub use batch::{
     Progress, Tally,
 };
 pub use body::{Body, ChunkPlace, LargeBody};
-pub use bytes::{fnv, hex};
+pub use bytes::{fnv, hex, unhex};
 pub use caller::{Caller, ClientId, Principal};
 pub use coded::Coded;
 pub use command::{
