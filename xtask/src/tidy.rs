@@ -12,7 +12,7 @@ const ALLOWED: &str = "\
 types: | memchr smallvec
 engine: types | foldhash hashbrown sha2 siphasher smallvec
 wire: types | base64 chrono memchr sha2 subtle
-client: policy types | base64 chrono chrono-tz serde thiserror utoipa
+client: policy types | base64 chrono chrono-tz serde strsim thiserror utoipa
 log: | crc32c rustix thiserror
 cluster: log | bytes crc32c rustix thiserror
 jetstream: cluster log | * tokio

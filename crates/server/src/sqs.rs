@@ -16,7 +16,6 @@ use quintet_tls::Secure;
 use quintet_types::{
     Command, CommandError, Effect, Guard, Name, Outcome, TableRequest, Transaction,
 };
-use ring::rand::SecureRandom as _;
 
 use crate::http::users;
 use crate::running::{Running, host_of, share};
@@ -162,9 +161,7 @@ fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
     if let Some(bytes) = kept(client.ask(get()))? {
         return Ok(Secrets::new(&bytes));
     }
-    let mut bytes = [0; Secrets::BYTES];
-    ring::rand::SystemRandom::new()
-        .fill(&mut bytes)
+    let bytes = quintet_host::random::<{ Secrets::BYTES }>()
         .map_err(|_| anyhow!("sqs: the system provides no random numbers"))?;
     let set = Transaction {
         guards: vec![Guard::Table {

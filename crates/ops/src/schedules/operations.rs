@@ -1,7 +1,7 @@
 //! Steering schedules. A cursor is shown only when it is durable.
 
 use quintet_client::{
-    BadSpec, NotSteered, ScheduleAct, ScheduleSpec, Steered, TellSchedules, TellSteered,
+    BadSpec, Nearest, NotSteered, ScheduleAct, ScheduleSpec, Steered, TellSchedules, TellSteered,
     WhichSchedules,
 };
 use quintet_host::locked;
@@ -16,10 +16,6 @@ use super::{Request, Schedules};
 const REQUESTS_MAX: usize = 1000;
 /// Requests that are obeyed before what is due is looked at.
 const TURN: usize = 16;
-/// How alike two names have to be that one may be meant by the other, of 1.
-const ALIKE: f64 = 0.8;
-/// Letters of a name that are compared.
-const LETTERS: usize = 100;
 /// Names that are compared.
 const COMPARED: usize = 1000;
 /// Tries of an act whose cursor somebody else changes meanwhile.
@@ -270,19 +266,9 @@ impl Runner<'_> {
 
 /// The name that is most like this one, if one is like it.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let letters = |name: &str| -> String {
-        let lower = name.chars().flat_map(char::to_lowercase);
-        lower.take(LETTERS).collect()
-    };
-    let wanted = letters(name);
-    let alike = names.take(COMPARED).map(|name| {
-        let alike = strsim::jaro_winkler(&wanted, &letters(name));
-        (alike, name)
-    });
-    let nearest = alike
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    nearest.map(|(_, name)| name.to_owned())
+    let mut nearest = Nearest::to(name, 1);
+    nearest.consider(names.take(COMPARED));
+    nearest.names().next().map(str::to_owned)
 }
 
 #[cfg(test)]
