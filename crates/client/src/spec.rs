@@ -132,7 +132,8 @@ choices! {
         Allow = Allow,
         /// It is not put.
         Skip = Skip,
-        /// It takes the earlier one's place if that waits, and is not put while a consumer holds it.
+        /// It takes the earlier one's place if that waits, and is not put while a consumer holds
+        /// it.
         Replace = Replace,
     }
 

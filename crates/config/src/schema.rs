@@ -285,7 +285,8 @@ settings! {
     live "hook_refuse_on_error" Events[hook_limits.refuse_on_error]
         "true: a command whose hook fails is rejected; false: it continues as without a hook. A \
          list of events, such as [\"before_put\"]: rejected for these only.";
-    live "tables_bytes_max" Bytes(tables_bytes_max: Settings::default().tables_bytes_max, 0, 1 << 30)
+    live "tables_bytes_max"
+        Bytes(tables_bytes_max: Settings::default().tables_bytes_max, 0, 1 << 30)
         "Most memory of the hooks' durable tables, in each shard; a step that sets more fails.";
     live "batches_max" Number(batches_max: Settings::default().batches_max.into(), 0, 10_000_000)
         "Most batches at once in each shard; one more fails (too many batches).";
