@@ -34,12 +34,13 @@ pub fn duration(ms: u64) -> String {
 
 /// A moment in UTC, cut to seconds: `2027-01-01T00:00:00Z`. `ms` is since 1970.
 pub fn utc(ms: u64) -> String {
-    let at = i64::try_from(ms)
-        .ok()
-        .and_then(DateTime::<Utc>::from_timestamp_millis);
-    at.unwrap_or(DateTime::<Utc>::MAX_UTC)
-        .format("%Y-%m-%dT%H:%M:%SZ")
-        .to_string()
+    let at = date(ms).unwrap_or(DateTime::<Utc>::MAX_UTC);
+    at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The moment so many ms after 1970; `None`: no calendar has it.
+pub fn date(ms: u64) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_millis(i64::try_from(ms).ok()?)
 }
 
 /// A moment as RFC 3339 has it, in ms since 1970.

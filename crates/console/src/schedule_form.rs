@@ -4,8 +4,9 @@ use std::str::FromStr;
 
 use askama::Template;
 use axum::response::Response;
-use chrono::{DateTime, SecondsFormat};
+use chrono::SecondsFormat;
 use hyper::StatusCode;
+use quintet_client::words::date;
 use quintet_client::{ScheduleSpec, WhichSchedules};
 use quintet_types::{Name, Verb};
 use serde::Serialize;
@@ -235,10 +236,7 @@ fn filled(
 
 /// A moment as the form has it.
 fn written(ms: u64) -> String {
-    let at = i64::try_from(ms)
-        .ok()
-        .and_then(DateTime::from_timestamp_millis);
-    at.map_or_else(
+    date(ms).map_or_else(
         || ms.to_string(),
         |at| at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
     )

@@ -1,6 +1,6 @@
 //! How numbers, times and sizes are written on a page.
 
-use quintet_client::words::{TIMES, with_unit};
+use quintet_client::words::{TIMES, date, with_unit};
 pub(super) use quintet_client::words::{count, duration, of};
 
 /// Stands where there is nothing to tell.
@@ -81,8 +81,7 @@ pub(super) fn hour_and_minute(ms: u64) -> String {
 }
 
 fn written(ms: u64, format: &str) -> String {
-    let signed = i64::try_from(ms).unwrap_or(i64::MAX);
-    match chrono::DateTime::from_timestamp_millis(signed) {
+    match date(ms) {
         Some(moment) => moment.format(format).to_string(),
         None => "after the year 262142".to_owned(),
     }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
+use quintet_client::words::date;
 use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
     Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving,
@@ -451,7 +451,8 @@ impl Sqs {
             header: &header,
             body,
         };
-        sign::check(&came, keys, utc(self.client_api.wall().0)).map(Some)
+        let now = date(self.client_api.wall().0).unwrap_or_default();
+        sign::check(&came, keys, now).map(Some)
     }
 
     /// The client: by the signature, where keys are known; then by the server's users, if there are
@@ -699,11 +700,6 @@ fn values(headers: &HeaderMap, name: &str) -> Option<String> {
     values.peek()?;
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
     Some(values.collect::<Vec<String>>().join(","))
-}
-
-fn utc(ms: u64) -> DateTime<Utc> {
-    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-    DateTime::from_timestamp_millis(ms).unwrap_or_default()
 }
 
 #[cfg(test)]

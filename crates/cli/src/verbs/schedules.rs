@@ -4,7 +4,6 @@ use std::io::{Write as _, stdout};
 use std::str::FromStr as _;
 
 use anyhow::Result;
-use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde_json::{Value, json};
 
@@ -299,10 +298,7 @@ fn cell(cron: &Value, column: &str) -> String {
 
 /// A moment by the clocks of a zone, with what they are ahead of UTC.
 fn clock(at_ms: u64, zone: &str) -> String {
-    let at = i64::try_from(at_ms)
-        .ok()
-        .and_then(DateTime::<Utc>::from_timestamp_millis);
-    let Some(at) = at else {
+    let Some(at) = quintet_client::words::date(at_ms) else {
         return at_ms.to_string();
     };
     let zone = Tz::from_str(zone).unwrap_or(Tz::UTC);
