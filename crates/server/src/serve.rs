@@ -181,7 +181,7 @@ impl Process {
         }
         let control = start_control(&server)?;
         let (io, dispatcher) = start_workers(&server, polls, bound)?;
-        let mut threads = Running {
+        let mut threads = ServerThreads {
             server: Arc::clone(&server),
             io,
             dispatcher,
@@ -235,7 +235,7 @@ impl Process {
 /// # Errors
 /// A thread has panicked, or what was decided last cannot be written.
 fn stop(
-    mut threads: Running,
+    mut threads: ServerThreads,
     control: Web,
     scripts: Scripts,
     traced: Option<Tracing>,
@@ -587,7 +587,7 @@ fn start_workers(server: &Arc<Server>, polls: Polls, bound: Vec<Bound>) -> Resul
 
 /// Does what is ordered until that is to stop, and ends logins.
 fn obey(
-    threads: &mut Running,
+    threads: &mut ServerThreads,
     inbox: &Receiver<MainRequest>,
     level: &logging::Level,
     scripts: &mut Scripts,
@@ -641,7 +641,7 @@ fn obey(
 }
 
 /// A server that serves, and its threads.
-struct Running {
+struct ServerThreads {
     server: Arc<Server>,
     io: Crew,
     dispatcher: Crew,
@@ -650,7 +650,7 @@ struct Running {
     ends: Arc<AtomicBool>,
 }
 
-impl Threads for Running {
+impl Threads for ServerThreads {
     fn connections(&self) -> u64 {
         self.server.edge.guests.open.load(Ordering::Relaxed)
     }
@@ -674,7 +674,7 @@ impl Threads for Running {
     }
 }
 
-impl Running {
+impl ServerThreads {
     /// Finishes what was decided and ends all threads.
     ///
     /// # Errors
