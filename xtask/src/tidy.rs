@@ -12,7 +12,7 @@ const ALLOWED: &str = "\
 types: | memchr smallvec
 engine: types | foldhash hashbrown sha2 siphasher smallvec
 wire: types | base64 chrono memchr sha2 subtle
-client: policy types | base64 chrono chrono-tz serde thiserror utoipa
+client: policy types | base64 chrono chrono-tz serde strsim thiserror utoipa
 log: | crc32c rustix thiserror
 cluster: log | bytes crc32c rustix thiserror
 jetstream: cluster log | * tokio
@@ -25,7 +25,7 @@ trial: engine hooks types | mlua
 otlp: client engine host tls types | *
 auth: types | argon2 ipnet base64 hashbrown sha2 subtle thiserror
 import: scripts | serde_json
-scripts: client types | *
+scripts: client policy types | *
 http: client tls types | * tokio
 config: client policy scripts tls auth types wire | *
 control: client types | *

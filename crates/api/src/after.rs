@@ -1,6 +1,7 @@
 //! Dependencies in requests and replies.
 
 use axum::extract::Request;
+use quintet_client::choices;
 use quintet_types::{
     AfterOn, Dependant, IfFailed, Message, MessageId, Parent, PutAfter, StatsOf, StatsReply,
 };
@@ -9,7 +10,6 @@ use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, text_of};
 use super::call::{Answer, Of, OfMessage};
-use super::dedupe::choices;
 use super::problem::{Problem, only};
 use super::{Api, PAGE_BYTES, grow, read};
 use quintet_http::{Requester, reply};

@@ -8,13 +8,13 @@ use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
+use quintet_client::choices;
 use quintet_types::{BatchId, BatchRequest, Command, Name, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, RequestBody};
-use super::dedupe::choices;
 use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
 use super::problem::{Problem, only};

@@ -56,7 +56,7 @@ pub(super) type OfMessage = Of<MessageId>;
 /// Of a queue, and something of it by its name.
 pub(super) type OfNamed = Of<(Name, String)>;
 
-/// What an address names.
+/// The thing that an address names: a queue, a message or another.
 pub(super) trait InAddress: Sized {
     type Text: DeserializeOwned + Send;
 

@@ -1,5 +1,6 @@
 //! Deduplication in requests.
 
+use quintet_client::choices;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -18,25 +19,6 @@ pub struct Dedupe {
     /// Handling of a repeat; left out: as the queue's `unique_repeat` says.
     pub on_repeat: Option<Repeat>,
 }
-
-/// Declares words of requests, and which of the engine's they are.
-macro_rules! choices {
-    ($($(#[$doc:meta])* $vis:vis enum $word:ident of $of:ty {
-        $($(#[$one_doc:meta])* $one:ident = $as:ident,)*
-    })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-        #[serde(rename_all = "lowercase")]
-        $vis enum $word { $($(#[$one_doc])* $one,)* }
-
-        impl From<$word> for $of {
-            fn from(word: $word) -> Self {
-                match word { $($word::$one => Self::$as,)* }
-            }
-        }
-    )*};
-}
-pub(crate) use choices;
 
 choices! {
     /// Event that ends the memory of a put, besides its time.

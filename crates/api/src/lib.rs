@@ -76,12 +76,13 @@ pub use path::Path;
 use problem::only;
 pub use problem::{Problem, in_a_line};
 use quintet_http::Problem::NoMemory;
+pub use quintet_http::reply::blocking;
 use quintet_http::{
     App, Attempt, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, or_never,
 };
 pub use read::{DURATION_MAX_MS, version};
 use results::Place;
-pub use schedules::{Schedule, nexts};
+pub use schedules::nexts;
 pub use setup::version as version_of_setup;
 pub use types::NewMessage;
 use uploads::Uploads;
@@ -374,18 +375,6 @@ impl Api {
         };
         self.hear(caller, client, command, stop).await
     }
-}
-
-/// [`quintet_http::reply::blocking`], with a problem of the API.
-///
-/// # Errors
-/// The system has no thread to give: 503.
-pub async fn blocking<T, F>(ask: F) -> Result<T, Problem>
-where
-    T: Send + 'static,
-    F: FnOnce() -> T + Send + 'static,
-{
-    Ok(quintet_http::reply::blocking(ask).await?)
 }
 
 /// Takes so many bytes more for a list.

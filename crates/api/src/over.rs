@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use hyper::Uri;
 use quintet_client::{Share, Slices};
-use quintet_types::{BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb};
+use quintet_types::{
+    BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb, hex, unhex,
+};
 
 use super::call::{Answer, Call};
 use super::problem::Problem;
@@ -85,13 +87,8 @@ impl At {
     fn text(&self) -> String {
         let (shard, at) = self.page;
         let inside = self.inside.as_ref().map(|(queue, state, cursor)| {
-            let hex = queue.as_bytes().iter().map(|byte| format!("{byte:02x}"));
-            let state = turn(*state);
-            format!(
-                "-{}-{state}-{}",
-                hex.collect::<String>(),
-                bulk::cursor_text(*cursor)
-            )
+            let (queue, state) = (hex(queue.as_bytes()), turn(*state));
+            format!("-{queue}-{state}-{}", bulk::cursor_text(*cursor))
         });
         format!("{shard}-{at}{}", inside.unwrap_or_default())
     }
@@ -102,12 +99,7 @@ impl At {
         let Some(hex) = parts.next() else {
             return Some(Self { page, inside: None });
         };
-        let digits: Vec<char> = hex.chars().collect();
-        let bytes = digits.chunks(2).map(|pair| {
-            let pair: String = pair.iter().collect();
-            u8::from_str_radix(&pair, 16).ok()
-        });
-        let queue = Name::new(&bytes.collect::<Option<Vec<u8>>>()?);
+        let queue = Name::new(&unhex(hex)?);
         let state = *STATES.get(parts.next()?.parse::<usize>().ok()?)?;
         let cursor = bulk::cursor(parts.next()?).ok()?;
         Some(Self {

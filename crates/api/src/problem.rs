@@ -379,7 +379,7 @@ pub fn in_a_line(why: &str) -> String {
     cut.unwrap_or(line)
 }
 
-/// What is in an answer of this kind; another kind ends the function with a problem.
+/// The value in an answer of this kind; another kind ends the function with a problem.
 macro_rules! only {
     ($answer:expr, $kind:pat => $value:expr) => {{
         let $kind = $answer else {

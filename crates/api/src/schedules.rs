@@ -5,7 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::header::IF_MATCH;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_client::{
-    LastRun, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, ScheduleSpec, Steered,
+    RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, ScheduleSpec, ScheduleView, Steered,
     WhichSchedules,
 };
 use quintet_types::{CommandError, MessageId, Ms, Name, Verb};
@@ -25,99 +25,10 @@ const NEXTS: usize = 10;
 /// Memory of a schedule in a list, bytes.
 const ROW_BYTES: u64 = 1024;
 
-/// A schedule, as the API and the command line tell it.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Schedule {
-    pub name: String,
-    /// `file`: a `[[cron]]` table of the configuration; `api`: created at run time.
-    pub source: &'static str,
-    /// Its times: minute, hour, day, month and weekday, or words such as `every 5m`.
-    pub schedule: String,
-    /// The name of its time zone.
-    pub zone: String,
-    pub queue: String,
-    /// Handling of missed runs: `skip`, `once` or `all`.
-    pub missed: &'static str,
-    /// Handling of due times while the message of an earlier run is not done: `allow`, `skip` or
-    /// `replace`.
-    pub overlap: &'static str,
-    pub paused: bool,
-    /// It will never be due again.
-    pub ended: bool,
-    /// When it is due next; null while it is paused, and when it has ended.
-    pub next_ms: Option<u64>,
-    /// When it put last; null: never.
-    pub last_ms: Option<u64>,
-    /// Message that it put then; null: none, or it is not known.
-    pub message: Option<u64>,
-    /// How it went last: `none` (it never was due), `put`, `skipped` (an earlier run was not done),
-    /// `missed`, `refused`, or `invalid` (its definition cannot be read).
-    pub outcome: &'static str,
-    /// Why it was refused, or is invalid.
-    pub error: Option<String>,
-    /// When it was noticed last that due times were missed.
-    pub missed_ms: Option<u64>,
-    /// Due times that were missed, ever.
-    pub missed_runs: u64,
-    /// Puts by its times since these were defined.
-    pub runs: u64,
-    /// A schedule of this name that was created at run time has no effect.
-    pub shadows: bool,
-}
-
-impl From<&ScheduleSeen> for Schedule {
-    fn from(seen: &ScheduleSeen) -> Self {
-        Self {
-            name: seen.name.clone(),
-            source: if seen.of_file { "file" } else { "api" },
-            schedule: seen.schedule.clone(),
-            zone: seen.zone.clone(),
-            queue: seen.queue.clone(),
-            missed: seen.missed,
-            overlap: seen.overlap,
-            paused: seen.paused,
-            ended: seen.next_ms.is_none() && !seen.paused && seen.invalid.is_none(),
-            next_ms: seen.next_ms,
-            last_ms: seen.last.put_ms,
-            message: seen.last.message,
-            outcome: outcome(seen),
-            error: seen.invalid.clone().or_else(|| seen.error.clone()),
-            missed_ms: seen.last.missed_ms,
-            missed_runs: seen.missed_runs,
-            runs: seen.runs_counted,
-            shadows: seen.shadows,
-        }
-    }
-}
-
-/// The word for the last thing that happened to it.
-fn outcome(seen: &ScheduleSeen) -> &'static str {
-    if seen.invalid.is_some() {
-        return "invalid";
-    }
-    if seen.error.is_some() {
-        return "refused";
-    }
-    let LastRun {
-        put_ms,
-        missed_ms,
-        skipped_ms,
-        ..
-    } = seen.last;
-    // One message may make up for what was missed.
-    let mut last = (put_ms, "put");
-    for other in [(missed_ms, "missed"), (skipped_ms, "skipped")] {
-        if other.0 > last.0 {
-            last = other;
-        }
-    }
-    last.0.map_or("none", |_| last.1)
-}
-
 /// Schedules in the order of their names.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Listed {
-    schedules: Vec<Schedule>,
+    schedules: Vec<ScheduleView>,
     /// The name of the last one if more follow: `after` of the next request.
     next: Option<String>,
 }
@@ -126,7 +37,7 @@ struct Listed {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct One {
     #[serde(flatten)]
-    schedule: Schedule,
+    schedule: ScheduleView,
     /// As it was created; null: it is in the configuration, or you may not see the messages of its
     /// queue.
     definition: Option<ScheduleSpec>,
@@ -136,25 +47,7 @@ struct One {
     /// The next due times, ten at most; none while it is paused.
     nexts_ms: Vec<u64>,
     /// The last runs, newest first, ten at most.
-    last_runs: Vec<LastRunShown>,
-}
-
-/// A past due time of a schedule and its outcome.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-struct LastRunShown {
-    /// When it was due, ms since 1970; of several missed times the first.
-    due_ms: u64,
-    /// When the server put or skipped it or noticed the miss, ms since 1970.
-    at_ms: u64,
-    /// `put`, `by_hand`, `skipped` (an earlier run was not done) or `missed`.
-    outcome: &'static str,
-    /// Number of due times that this run stands for.
-    times: u64,
-    /// The id of the message that it put; null: none, or not known.
-    message: Option<u64>,
-    /// State of the message (`ready`, `reserved`, ...), or how it ended
-    /// (`finished`, `failed`, ...); null: that is not known, or you may not see it.
-    became: Option<&'static str>,
+    last_runs: Vec<RunSeen>,
 }
 
 /// Result of an operation on a schedule.
@@ -287,11 +180,11 @@ pub(super) async fn list(Call { api, .. }: Call, uri: Uri) -> Answer {
     let most = read::limit(&query)? as usize;
     let _room = api.room(most as u64 * ROW_BYTES)?;
     let mut after = query.get("after").map(str::to_owned);
-    let mut schedules: Vec<Schedule> = Vec::new();
+    let mut schedules: Vec<ScheduleView> = Vec::new();
     let next = loop {
         let max = most - schedules.len();
         let (page, next) = api.schedules(WhichSchedules::Page { after, max }).await?;
-        schedules.extend(page.iter().map(Schedule::from));
+        schedules.extend(page.into_iter().map(|one| one.view));
         if next.is_none() || schedules.len() >= most {
             break next;
         }
@@ -302,10 +195,10 @@ pub(super) async fn list(Call { api, .. }: Call, uri: Uri) -> Answer {
 
 /// The `[[cron]]` tables of the configuration. This address is for older clients.
 #[utoipa::path(get, path = "/api/v1/cron", operation_id = "list_cron", tag = "schedules",
-    responses((status = 200, body = Vec<Schedule>)))]
+    responses((status = 200, body = Vec<ScheduleView>)))]
 pub(super) async fn list_of_file(Call { api, .. }: Call) -> Answer {
     let (schedules, _) = api.schedules(WhichSchedules::OfFile).await?;
-    let schedules: Vec<Schedule> = schedules.iter().map(Schedule::from).collect();
+    let schedules: Vec<ScheduleView> = schedules.into_iter().map(|one| one.view).collect();
     Ok(reply::document(&json!(schedules)))
 }
 
@@ -315,20 +208,17 @@ pub(super) async fn list_of_file(Call { api, .. }: Call) -> Answer {
 pub(super) async fn show(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     let (found, _) = api.schedules(WhichSchedules::One(name.clone())).await?;
     let found = found.into_iter().next();
-    let found = found.ok_or_else(|| Problem::no_such_schedule(&name))?;
-    let queue = Name::of_shown(&found.queue);
-    let mut last_runs = Vec::with_capacity(found.runs.len());
-    for run in &found.runs {
-        let became = match run.message {
-            Some(id) => api.became(&requester, MessageId(id)).await,
-            None => None,
-        };
-        last_runs.push(LastRunShown::of(run, became));
+    let mut found = found.ok_or_else(|| Problem::no_such_schedule(&name))?;
+    let queue = Name::of_shown(&found.view.queue);
+    for run in &mut found.runs {
+        if let Some(id) = run.message {
+            run.became = api.became(&requester, MessageId(id)).await;
+        }
     }
     let one = One {
-        schedule: Schedule::from(&found),
         nexts_ms: nexts(&found, NEXTS),
-        last_runs,
+        schedule: found.view,
+        last_runs: found.runs,
         definition: (found.spec)
             .filter(|_| requester.may_to(Verb::Peek, &queue))
             .map(|spec| *spec),
@@ -340,28 +230,15 @@ pub(super) async fn show(Call { api, requester }: Call, Path(name): Path<String>
 
 /// The next due times of a schedule with these times, so many at most.
 pub fn nexts(seen: &ScheduleSeen, most: usize) -> Vec<u64> {
-    let (Some(next), Some(timing)) = (seen.next_ms, &seen.timing) else {
+    let (Some(next), Some(timing)) = (seen.view.next_ms, &seen.timing) else {
         return Vec::new();
     };
     let left = timing
         .count
-        .map_or(u64::MAX, |count| count.saturating_sub(seen.runs_counted));
+        .map_or(u64::MAX, |count| count.saturating_sub(seen.view.runs));
     let most = most.min(usize::try_from(left).unwrap_or(usize::MAX));
     let nexts = timing.nexts(Ms(next.saturating_sub(1)), most);
     nexts.into_iter().map(|at| at.0).collect()
-}
-
-impl LastRunShown {
-    fn of(run: &RunSeen, became: Option<&'static str>) -> Self {
-        Self {
-            due_ms: run.due_ms,
-            at_ms: run.at_ms,
-            outcome: run.how,
-            times: run.times,
-            message: run.message,
-            became,
-        }
-    }
 }
 
 /// Creates a schedule, or defines it anew; then its pause and its runs stay. Other times count from
@@ -423,39 +300,4 @@ pub(super) async fn resume(Call { api, .. }: Call, Path(name): Path<String>) -> 
     responses((status = 200, body = SteeredShown), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn run(Call { api, .. }: Call, Path(name): Path<String>) -> Answer {
     api.steered(ScheduleAct::Run, &name).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_thing_that_happened_is_the_outcome() {
-        let outcome = |put_ms, missed_ms, skipped_ms, error: Option<&str>| {
-            let last = LastRun {
-                put_ms,
-                message: None,
-                missed_ms,
-                skipped_ms,
-            };
-            let seen = ScheduleSeen {
-                last,
-                error: error.map(str::to_owned),
-                ..ScheduleSeen::default()
-            };
-            Schedule::from(&seen).outcome
-        };
-        assert_eq!(outcome(None, None, None, None), "none");
-        assert_eq!(outcome(Some(7), None, None, None), "put");
-        assert_eq!(
-            outcome(Some(7), Some(7), None, None),
-            "put",
-            "one for all missed"
-        );
-        assert_eq!(outcome(Some(7), Some(8), None, None), "missed");
-        assert_eq!(outcome(None, Some(8), None, None), "missed");
-        assert_eq!(outcome(Some(9), Some(8), None, None), "put");
-        assert_eq!(outcome(Some(9), Some(8), Some(10), None), "skipped");
-        assert_eq!(outcome(Some(9), None, None, Some("full")), "refused");
-    }
 }

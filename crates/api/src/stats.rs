@@ -19,7 +19,7 @@ impl Api {
         Ok(only!(answer, (Outcome::Stats(stats), _) => *stats))
     }
 
-    /// What is asked of one queue.
+    /// Statistics of one queue.
     async fn of_queue(
         &self,
         requester: &Requester,

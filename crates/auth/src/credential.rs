@@ -8,6 +8,7 @@ use argon2::password_hash::{PasswordHash, PasswordVerifier as _, SaltString};
 use argon2::{Algorithm, Argon2, ParamsBuilder, PasswordHasher as _};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use quintet_types::{hex, unhex};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -147,20 +148,13 @@ impl TokenId {
     /// # Errors
     /// [`CredentialError::NoToken`].
     pub fn read(text: &str) -> Result<Self, CredentialError> {
-        if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(CredentialError::NoToken);
-        }
-        let mut id = [0; 32];
-        for (byte, at) in id.iter_mut().zip((0..64).step_by(2)) {
-            let pair = u8::from_str_radix(&text[at..at + 2], 16);
-            *byte = pair.map_err(|_| CredentialError::NoToken)?;
-        }
-        Ok(Self(id))
+        let id = unhex(text).and_then(|bytes| bytes.try_into().ok());
+        id.map(Self).ok_or(CredentialError::NoToken)
     }
 
     /// As [`TokenId::read`] takes it.
     pub fn show(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 
     pub(crate) fn same(&self, other: &Self) -> bool {

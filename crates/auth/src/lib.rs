@@ -25,5 +25,5 @@ pub use limits::{Limit, LimitTable, Limits, Subject};
 pub use permits::{Accounts, ShardPermits};
 pub use rights::{Needs, Right, Rights, needs};
 pub use table::{Claim, Mistake, Register, Row, Table, TableError, proof_of_password};
-pub use throttle::{Place, Throttle, Wait, place_of};
+pub use throttle::{Place, RetryAfter, Throttle, place_of};
 pub use users::{ANONYMOUS, Grant, Holder, User};

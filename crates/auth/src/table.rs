@@ -43,20 +43,13 @@ pub struct Mistake {
 #[error("{0:?}")]
 pub struct TableError(pub Vec<Mistake>);
 
-/// Gives users their numbers. One that was there before keeps its number; one
-/// that comes back has another.
-#[derive(Clone, Debug)]
-pub struct Register {
-    numbers: HashMap<String, Principal>,
-    next: Principal,
-}
-
-impl Default for Register {
-    fn default() -> Self {
-        Self {
-            numbers: HashMap::new(),
-            next: Principal::FIRST,
-        }
+quintet_types::defaults! {
+    /// Gives users their numbers. One that was there before keeps its number; one
+    /// that comes back has another.
+    #[derive(Clone, Debug)]
+    pub struct Register {
+        numbers: HashMap<String, Principal> = HashMap::new(),
+        next: Principal = Principal::FIRST,
     }
 }
 

@@ -17,7 +17,7 @@ const ADDRESSES_MAX: usize = 65_536;
 
 /// For how long nobody at an address may try again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wait {
+pub struct RetryAfter {
     /// Whole seconds, rounded up.
     pub seconds: u64,
 }
@@ -43,13 +43,13 @@ impl Throttle {
     ///
     /// # Errors
     /// How long not.
-    pub fn may_try(&self, address: IpAddr, now_ms: u64) -> Result<(), Wait> {
+    pub fn may_try(&self, address: IpAddr, now_ms: u64) -> Result<(), RetryAfter> {
         let Some(failures) = self.failed.get(&place_of(address)) else {
             return Ok(());
         };
         let since = now_ms.saturating_sub(failures.last_ms);
         match wait_ms(failures.count).checked_sub(since) {
-            Some(left) if left > 0 => Err(Wait {
+            Some(left) if left > 0 => Err(RetryAfter {
                 seconds: left.div_ceil(1000),
             }),
             Some(_) | None => Ok(()),
@@ -130,11 +130,11 @@ mod tests {
         }
         let mut now = 0;
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(throttle.may_try(at(1), now), Err(Wait { seconds }));
+            assert_eq!(throttle.may_try(at(1), now), Err(RetryAfter { seconds }));
             assert_eq!(throttle.may_try(at(2), now), Ok(()), "another address");
             now += seconds * 1000;
             let almost = throttle.may_try(at(1), now - 1);
-            assert_eq!(almost, Err(Wait { seconds: 1 }));
+            assert_eq!(almost, Err(RetryAfter { seconds: 1 }));
             assert_eq!(throttle.may_try(at(1), now), Ok(()));
             throttle.failed(at(1), now);
         }
@@ -151,7 +151,7 @@ mod tests {
         for _ in 0..50 {
             throttle.failed(at(4), now);
         }
-        assert_eq!(throttle.may_try(at(4), 0), Err(Wait { seconds: 60 }));
+        assert_eq!(throttle.may_try(at(4), 0), Err(RetryAfter { seconds: 60 }));
     }
 
     #[test]

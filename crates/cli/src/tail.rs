@@ -114,9 +114,7 @@ pub(super) fn line(event: &Value) -> String {
 
 /// The clock's hours to seconds here.
 pub(super) fn time_of_day(at_ms: u64) -> String {
-    let at = i64::try_from(at_ms).ok();
-    let at = at.and_then(chrono::DateTime::from_timestamp_millis);
-    at.map_or_else(String::new, |at| {
+    quintet_client::words::date(at_ms).map_or_else(String::new, |at| {
         let here = at.with_timezone(&chrono::Local);
         here.format("%H:%M:%S").to_string()
     })

@@ -13,6 +13,7 @@ mod budget;
 mod events;
 mod followed;
 mod history;
+mod nearest;
 mod node;
 mod operator;
 mod reports;
@@ -42,6 +43,7 @@ pub use events::{
 };
 pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
+pub use nearest::Nearest;
 pub use node::{ClusterNumbers, NodeNumbers};
 pub use operator::{Exposition, Operator, TellPage, TellReload};
 pub use reports::{
@@ -49,8 +51,8 @@ pub use reports::{
     Source, ThrottledClient,
 };
 pub use schedules::{
-    LastRun, NotSteered, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, Steered, TellSchedules,
-    TellSteered, WhichSchedules,
+    NotSteered, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, ScheduleView, Steered,
+    TellSchedules, TellSteered, WhichSchedules,
 };
 pub use slices::Slices;
 pub use spec::{

@@ -2,6 +2,8 @@
 
 use quintet_policy::Timing;
 use quintet_types::{CommandError, MessageId};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::shown::plain;
 use super::spec::{BadSpec, ScheduleSpec};
@@ -96,36 +98,51 @@ fn nearest_of(nearest: Option<&str>) -> String {
     })
 }
 
-/// A schedule, as those who operate the server see it.
-#[derive(Clone, Debug, Default)]
-pub struct ScheduleSeen {
+/// A schedule, as the API and the command line tell it.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[schema(as = Schedule)]
+pub struct ScheduleView {
     pub name: String,
-    /// Its definition is in the configuration file.
-    pub of_file: bool,
-    /// A definition of the same name at run time is passed over.
-    pub shadows: bool,
-    /// Its times, in words.
+    /// `file`: a `[[cron]]` table of the configuration; `api`: created at run time.
+    pub source: &'static str,
+    /// Its times: minute, hour, day, month and weekday, or words such as `every 5m`.
     pub schedule: String,
     /// The name of its time zone.
     pub zone: String,
     pub queue: String,
-    /// Handling of missed runs.
+    /// Handling of missed runs: `skip`, `once` or `all`.
     pub missed: &'static str,
-    /// Handling of runs while an earlier one is not done.
+    /// Handling of due times while the message of an earlier run is not done: `allow`, `skip` or
+    /// `replace`.
     pub overlap: &'static str,
     pub paused: bool,
-    /// When it is due next, by the wall clock, ms since 1970; `None`: it is paused, or ended.
+    /// It will never be due again.
+    pub ended: bool,
+    /// When it is due next; null while it is paused, and when it has ended.
     pub next_ms: Option<u64>,
-    pub last: LastRun,
-    /// Why what is due, or was to be put by hand, was refused last; `None`: what
-    /// was tried last was put.
+    /// When it put last; null: never.
+    pub last_ms: Option<u64>,
+    /// Message that it put then; null: none, or it is not known.
+    pub message: Option<u64>,
+    /// How it went last: `none` (it never was due), `put`, `skipped` (an earlier run was not done),
+    /// `missed`, `refused`, or `invalid` (its definition cannot be read).
+    pub outcome: &'static str,
+    /// Why it was refused, or is invalid.
     pub error: Option<String>,
-    /// Why it cannot run at all, such as a time zone that is not known any more.
-    pub invalid: Option<String>,
+    /// When it was noticed last that due times were missed.
+    pub missed_ms: Option<u64>,
     /// Due times that were missed, ever.
     pub missed_runs: u64,
-    /// Runs by its times since its times were defined.
-    pub runs_counted: u64,
+    /// Puts by its times since these were defined.
+    pub runs: u64,
+    /// A schedule of this name that was created at run time has no effect.
+    pub shadows: bool,
+}
+
+/// A schedule, as those who operate the server see it.
+#[derive(Clone, Debug, Default)]
+pub struct ScheduleSeen {
+    pub view: ScheduleView,
     /// The version of its definition; `None`: it is in the file.
     pub version: Option<u64>,
     /// The user who defined it; empty: the file, or nobody is known.
@@ -140,30 +157,21 @@ pub struct ScheduleSeen {
     pub runs: Vec<RunSeen>,
 }
 
-/// How a schedule's last run went.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LastRun {
-    /// When it put last, by the wall clock.
-    pub put_ms: Option<u64>,
-    /// Message that it put; `None`: that is not known, as the server ended in that moment.
-    pub message: Option<u64>,
-    /// When it was noticed last that due times were missed.
-    pub missed_ms: Option<u64>,
-    /// When it was not put last, as an earlier one was not done.
-    pub skipped_ms: Option<u64>,
-}
-
 /// A past due time of a schedule and its outcome.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[schema(as = LastRunShown)]
 pub struct RunSeen {
-    /// When it was due, by the wall clock; of several missed ones the first.
+    /// When it was due, ms since 1970; of several missed times the first.
     pub due_ms: u64,
-    /// When it was dealt with.
+    /// When the server put or skipped it or noticed the miss, ms since 1970.
     pub at_ms: u64,
-    /// `put`, `by_hand`, `skipped` (an earlier one was not done) or `missed`.
-    pub how: &'static str,
-    /// Message that it put; `None`: none, or it is not known.
-    pub message: Option<u64>,
-    /// Due times that it stands for.
+    /// `put`, `by_hand`, `skipped` (an earlier run was not done) or `missed`.
+    pub outcome: &'static str,
+    /// Number of due times that this run stands for.
     pub times: u64,
+    /// The id of the message that it put; null: none, or not known.
+    pub message: Option<u64>,
+    /// State of the message (`ready`, `reserved`, ...), or how it ended
+    /// (`finished`, `failed`, ...); null: that is not known, or you may not see it.
+    pub became: Option<&'static str>,
 }

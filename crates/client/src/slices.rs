@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// What the next slice is: its state, the message it begins behind, and its size.
+    /// The next slice: its state, the message it begins behind, and its size.
     fn place(slices: &mut Slices<'_>) -> Option<(ListState, Option<u64>, u32)> {
         let bulk_op = slices.slice()?;
         let after = bulk_op.after.map(|after| after.order.2.0);

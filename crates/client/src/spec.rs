@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::FOLDER;
+use super::words::{TIMES, in_units};
 
 /// Bytes of a name at most: it is a part of addresses.
 pub const SCHEDULE_NAME_MAX: usize = 255;
@@ -30,7 +31,7 @@ const MESSAGE_MAX: u64 = 96 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
-    /// Minute, hour, day, month and weekday, as crontab(5) has them.
+    /// Minute, hour, day, month and weekday, as crontab(5) has them, or a word such as `@daily`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     /// By whose clocks `cron` is, such as `Europe/Berlin` (IANA); left out: UTC.
@@ -94,28 +95,69 @@ pub struct ScheduleSpec {
     pub unique: Option<SpecUnique>,
 }
 
-/// Handling of runs that were missed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SpecMissed {
-    /// Nothing is put for them.
-    Skip,
-    /// One message for all of them.
-    Once,
-    /// A message for each, 1000 in a row at most.
-    All,
+/// Declares words of requests, and which of the engine's they are.
+#[macro_export]
+macro_rules! choices {
+    ($($(#[$doc:meta])* $vis:vis enum $word:ident of $of:ty {
+        $($(#[$one_doc:meta])* $one:ident = $as:ident,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(::serde::Serialize, ::serde::Deserialize, ::utoipa::ToSchema)]
+        #[serde(rename_all = "lowercase")]
+        $vis enum $word { $($(#[$one_doc])* $one,)* }
+
+        impl From<$word> for $of {
+            fn from(word: $word) -> Self {
+                match word { $($word::$one => Self::$as,)* }
+            }
+        }
+    )*};
 }
 
-/// Handling of due times while the message of an earlier run is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SpecOverlap {
-    /// The message is put all the same.
-    Allow,
-    /// It is not put.
-    Skip,
-    /// It takes the earlier one's place if that waits, and is not put while a consumer holds it.
-    Replace,
+choices! {
+    /// Handling of runs that were missed.
+    pub enum SpecMissed of Missed {
+        /// Nothing is put for them.
+        Skip = Skip,
+        /// One message for all of them.
+        Once = Once,
+        /// A message for each, 1000 in a row at most.
+        All = All,
+    }
+
+    /// Handling of due times while the message of an earlier run is not done.
+    pub enum SpecOverlap of Overlap {
+        /// The message is put all the same.
+        Allow = Allow,
+        /// It is not put.
+        Skip = Skip,
+        /// It takes the earlier one's place if that waits, and is not put while a consumer holds
+        /// it.
+        Replace = Replace,
+    }
+
+    /// Event that ends the memory of a put.
+    pub enum SpecUntil of Scope {
+        /// The end of `window_ms` only.
+        Time = Window,
+        /// Its message is taken; given back, it counts again.
+        Waiting = Waiting,
+        /// Its message is taken for the first time.
+        Started = Started,
+        /// Its message is gone, archived or buried.
+        Done = Done,
+    }
+
+    /// Effect of a run whose deduplication id is remembered.
+    pub enum SpecRepeat of OnRepeat {
+        /// It is not put.
+        Refuse = Refuse,
+        /// Nothing is stored, and the first counts as its message.
+        First = First,
+        /// It takes the place of the first if that waits, and is not put else.
+        Replace = Replace,
+    }
 }
 
 /// Deduplication of the puts of a schedule, as `dedupe` of a message.
@@ -133,32 +175,6 @@ pub struct SpecUnique {
     /// Handling of a repeat; left out: as the queue says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_repeat: Option<SpecRepeat>,
-}
-
-/// Event that ends the memory of a put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SpecUntil {
-    /// The end of `window_ms` only.
-    Time,
-    /// Its message is taken; given back, it counts again.
-    Waiting,
-    /// Its message is taken for the first time.
-    Started,
-    /// Its message is gone, archived or buried.
-    Done,
-}
-
-/// Effect of a run whose deduplication id is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SpecRepeat {
-    /// It is not put.
-    Refuse,
-    /// Nothing is stored, and the first counts as its message.
-    First,
-    /// It takes the place of the first if that waits, and is not put else.
-    Replace,
 }
 
 /// A field of a definition that is not what it should be.
@@ -184,16 +200,8 @@ impl ScheduleSpec {
                 format!("a name has 1 to {SCHEDULE_NAME_MAX} bytes, without control characters");
             return bad("name", why);
         }
-        let missed = match self.missed {
-            None | Some(SpecMissed::Skip) => Missed::Skip,
-            Some(SpecMissed::Once) => Missed::Once,
-            Some(SpecMissed::All) => Missed::All,
-        };
-        let overlap = match self.overlap {
-            None | Some(SpecOverlap::Allow) => Overlap::Allow,
-            Some(SpecOverlap::Skip) => Overlap::Skip,
-            Some(SpecOverlap::Replace) => Overlap::Replace,
-        };
+        let missed: Missed = self.missed.map(Into::into).unwrap_or_default();
+        let overlap: Overlap = self.overlap.map(Into::into).unwrap_or_default();
         if self.unique.is_some() && overlap != Overlap::Allow {
             let why = "both tell repeats: give unique, or an overlap other than \"allow\"";
             return bad("unique", why);
@@ -398,36 +406,15 @@ impl SpecUnique {
         Dedupe {
             id: self.id.as_bytes().into(),
             window_ms: self.window_ms,
-            scope: self.until.map(|until| match until {
-                SpecUntil::Time => Scope::Window,
-                SpecUntil::Waiting => Scope::Waiting,
-                SpecUntil::Started => Scope::Started,
-                SpecUntil::Done => Scope::Done,
-            }),
-            on_repeat: self.on_repeat.map(|repeat| match repeat {
-                SpecRepeat::Refuse => OnRepeat::Refuse,
-                SpecRepeat::First => OnRepeat::First,
-                SpecRepeat::Replace => OnRepeat::Replace,
-            }),
+            scope: self.until.map(Into::into),
+            on_repeat: self.on_repeat.map(Into::into),
         }
     }
 }
 
 /// An interval in its largest whole unit: `5m`, `90s`, `1500ms`.
 fn interval(ms: u64) -> String {
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1000, "s"),
-    ];
-    let whole = units
-        .iter()
-        .find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
-    whole.map_or_else(
-        || format!("{ms}ms"),
-        |(unit, word)| format!("{}{word}", ms / unit),
-    )
+    in_units(ms, &TIMES).unwrap_or_else(|| format!("{ms}ms"))
 }
 
 #[cfg(test)]

@@ -34,12 +34,45 @@ pub fn duration(ms: u64) -> String {
 
 /// A moment in UTC, cut to seconds: `2027-01-01T00:00:00Z`. `ms` is since 1970.
 pub fn utc(ms: u64) -> String {
-    let at = i64::try_from(ms)
-        .ok()
-        .and_then(DateTime::<Utc>::from_timestamp_millis);
-    at.unwrap_or(DateTime::<Utc>::MAX_UTC)
-        .format("%Y-%m-%dT%H:%M:%SZ")
-        .to_string()
+    let at = date(ms).unwrap_or(DateTime::<Utc>::MAX_UTC);
+    at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The moment so many ms after 1970; `None`: no calendar has it.
+pub fn date(ms: u64) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_millis(i64::try_from(ms).ok()?)
+}
+
+/// A moment as RFC 3339 has it, in ms since 1970.
+pub fn moment(text: &str) -> Option<u64> {
+    let at = DateTime::parse_from_rfc3339(text).ok()?;
+    u64::try_from(at.timestamp_millis()).ok()
+}
+
+/// Units of times, and their milliseconds.
+pub const TIMES: [(&str, u64); 4] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+];
+
+/// A number with one of these units; `None`: it has another one, or is too large.
+pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let unit = unit.trim_start();
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.checked_mul(*factor)
+}
+
+/// So many of the first unit that fits, if one does.
+pub fn in_units(value: u64, units: &[(&str, u64)]) -> Option<String> {
+    let fits = |(_, size): &&(&str, u64)| value != 0 && value.is_multiple_of(*size);
+    let (unit, size) = units.iter().find(fits)?;
+    Some(format!("{}{unit}", value / size))
 }
 
 /// `1 message`, `2 messages`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quintet_wire::{OptionSpec, Options, Value};
 
 use super::parse_duration_ms;
-use super::reach::{Reach, pairs};
+use super::reach::{Reach, pairs, time};
 
 /// The value of `protocol` in `[[listen]]`.
 pub const NAME: &str = "http";
@@ -88,9 +88,6 @@ impl Http {
     /// # Errors
     /// A sentence that names the option and what it takes.
     pub fn of(options: &Options) -> Result<Self, String> {
-        let timeout = parse_duration_ms(options.text("timeout"))
-            .map_err(|why| format!("timeout {why}"))?
-            .max(1);
         let session = parse_duration_ms(options.text("session_time"))
             .ok()
             .filter(|ms| (MINUTE_MS..=30 * 24 * 60 * MINUTE_MS).contains(ms))
@@ -110,7 +107,7 @@ impl Http {
             sessions_max: options.within("max_sessions", 1, 100_000)?,
             session_time: Duration::from_millis(session),
             uploads_max: options.within("max_uploads", 1, 48)?,
-            timeout: Duration::from_millis(timeout),
+            timeout: time(options, "timeout", u64::MAX)?.max(Duration::from_millis(1)),
         })
     }
 }

@@ -8,17 +8,43 @@ use quintet_types::{
 use super::schema::{bytes, duration, flag, number, quoted, range, takes, text, word};
 use super::units::{parse_duration_ms, parse_rate, show_bytes, show_duration, show_rate};
 
-/// The keys a `[[queue]]` has for its script, as RQ's.
-pub(crate) const SCRIPT_KEYS: &[&str] = &[
-    "script",
-    "num_workers",
-    "exec_prefix",
-    "env_vars",
-    "coalesce_params",
-    "blocking_params",
-    "schedule",
-    "strict_exit",
-];
+/// A row each: the key, the values that it takes, and whether a value is one of them.
+macro_rules! script_keys {
+    (|$value:ident| $($key:literal $takes:literal $fits:expr;)*) => {
+        /// The keys a `[[queue]]` has for its script, as RQ's.
+        pub(crate) const SCRIPT_KEYS: &[&str] = &[$($key),*];
+
+        /// The values that such a key takes, if this value is not one of them.
+        pub(crate) fn script_takes(key: &str, $value: &toml::Value) -> Option<&'static str> {
+            match key {
+                $($key if $fits => None,)*
+                $($key => Some($takes),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+script_keys! { |value|
+    "script" "takes a path, in quotes"
+        value.as_str().is_some_and(|path| !path.is_empty());
+    "num_workers" "takes a whole number, 1 to 4294967295" is_count(value);
+    "exec_prefix" "takes text, in quotes" value.is_str();
+    "env_vars" "takes names with texts, such as { A = \"1\" }" value.is_table();
+    "coalesce_params" "takes a list of numbers, such as [1, 2]" value.is_array();
+    "blocking_params" "takes a list of numbers, such as [1, 2]" value.is_array();
+    "schedule" "takes a list such as [{ cron = \"*/5 * * * *\" }]"
+        value.as_array().is_some_and(|all| all.iter().all(toml::Value::is_table));
+    "strict_exit" "takes true or false"
+        value.is_bool() || matches!(value.as_str(), Some("true" | "false"));
+}
+
+/// RQ's numbers may be texts, also empty ones.
+fn is_count(value: &toml::Value) -> bool {
+    let text = value.as_str();
+    let number = value.as_integer().or_else(|| text?.parse().ok());
+    number.is_some_and(|n| n > 0 && u32::try_from(n).is_ok()) || text == Some("")
+}
 
 /// The prefix of tags that say who set a setting and when.
 pub(crate) const SET_BY: &[u8] = b"quintet:set:";
@@ -108,7 +134,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = rows! {
     expire_to (expire_to_of, show_expire_to)
         "Queue for expired messages; empty: they vanish. A message that expires in its own \
          `expire_to` queue vanishes too. A `[[queue]]` table with its own name here is an error.";
-    when_full (when_full_of, show_when_full)
+    when_full (when_full_of, |v: WhenFull| quoted(v.word()))
         "Effect of a put to a full queue: \"refuse\", or \"drop_oldest\" of the least urgent \
          priority.";
     dedupe_by_key_ms = "dedupe_by_key" (duration, time)
@@ -241,13 +267,6 @@ fn show_dead_letter(to: DeadLetter) -> String {
     }
 }
 
-fn show_when_full(effect: WhenFull) -> String {
-    quoted(match effect {
-        WhenFull::Refuse => "refuse",
-        WhenFull::DropOldest => "drop_oldest",
-    })
-}
-
 fn groups_of(value: &toml::Value) -> Result<Groups, String> {
     let groups = Groups::of_word(word(value));
     groups.ok_or_else(|| takes("\"none\", \"ordered\" or \"fair\"", value))
@@ -369,11 +388,9 @@ fn dead_letter_of(value: &toml::Value) -> Result<DeadLetter, String> {
 }
 
 fn when_full_of(value: &toml::Value) -> Result<WhenFull, String> {
-    match word(value) {
-        "refuse" => Ok(WhenFull::Refuse),
-        "drop_oldest" => Ok(WhenFull::DropOldest),
-        _ => Err(takes("\"refuse\" or \"drop_oldest\"", value)),
-    }
+    let mut all = WhenFull::ALL.into_iter();
+    let effect = all.find(|effect| effect.word() == word(value));
+    effect.ok_or_else(|| takes("\"refuse\" or \"drop_oldest\"", value))
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! The options that `http` and `sqs` listeners share: who may come, and by which names.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use quintet_wire::Options;
+
+use super::parse_duration_ms;
 
 /// Clients that can reach a listener.
 pub struct Reach {
@@ -51,6 +54,15 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
                 .map_err(|_| format!("allowed_ips takes addresses and networks, not \"{word}\""))
         })
         .collect()
+}
+
+/// An option with a time, `most` ms at most.
+pub(crate) fn time(options: &Options, name: &str, most: u64) -> Result<Duration, String> {
+    let ms = parse_duration_ms(options.text(name)).map_err(|why| format!("{name} {why}"))?;
+    match ms <= most {
+        true => Ok(Duration::from_millis(ms)),
+        false => Err(format!("{name} takes {} s at most", most / 1000)),
+    }
 }
 
 /// Words separated by white space or commas.

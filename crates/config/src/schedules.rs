@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use chrono::DateTime;
 use chrono_tz::Tz;
 use quintet_client::{FOLDER, ScheduleSpec};
 use quintet_policy::{Cron, Missed, Overlap, Schedule, Timing};
@@ -117,10 +116,8 @@ fn chosen<T: Copy + Default>(
 
 /// A moment as RFC 3339 has it, in ms since 1970.
 fn moment(key: &str, text: &str) -> Result<u64, Wrong> {
-    let at = DateTime::parse_from_rfc3339(text).ok();
-    let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
     let why = "takes a moment with its offset, such as \"2030-01-01T09:00:00Z\"";
-    at.ok_or_else(|| Wrong::of_text(key, text, why))
+    quintet_client::words::moment(text).ok_or_else(|| Wrong::of_text(key, text, why))
 }
 
 impl CronTable {
@@ -443,7 +440,8 @@ mod tests {
             (GOOD.replace("0 3", "0 33"), "schedule \"0 33"),
             (
                 GOOD.replace("0 3 * * *", "0 3"),
-                "in [[cron]] a: schedule takes five fields (minute hour day month weekday); \"0 3\" has 2",
+                "in [[cron]] a: schedule takes five fields (minute hour day month weekday), or \
+                 @hourly, @daily, @weekly, @monthly or @yearly; \"0 3\" has 2",
             ),
             (GOOD.replace("3 * * *", "3 30 2 *"), "never comes"),
             (GOOD.replace("'w'", "''"), "queue takes"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use quintet_client::Thresholds;
 use quintet_policy::{Event, Events, Limits};
 use quintet_scripts::QueueConfig;
-use quintet_types::Overrides;
+use quintet_types::{Overrides, Settings};
 
 use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};
 use super::{
@@ -256,9 +256,9 @@ settings! {
     fixed "admin_socket" Text(admin_socket: String::new())
         "Path of the control socket of the command line; empty: quintet.sock in the data \
          directory; \"none\": no socket.";
-    live "queues_max" Number(queues_max: 100_000, 1, 10_000_000)
+    live "queues_max" Number(queues_max: Settings::default().queues_max.into(), 1, 10_000_000)
         "Most queues in each shard.";
-    live "waiters_max" Number(waiters_max: 1_000_000, 1, 10_000_000)
+    live "waiters_max" Number(waiters_max: Settings::default().waiters_max.into(), 1, 10_000_000)
         "Most waiting takes in each shard.";
     live "crons_max" Number(crons_max: 1000, 0, 100_000)
         "Most [[cron]] and [[schedule]] tables.";
@@ -285,25 +285,26 @@ settings! {
     live "hook_refuse_on_error" Events[hook_limits.refuse_on_error]
         "true: a command whose hook fails is rejected; false: it continues as without a hook. A \
          list of events, such as [\"before_put\"]: rejected for these only.";
-    live "tables_bytes_max" Bytes(tables_bytes_max: 16 << 20, 0, 1 << 30)
+    live "tables_bytes_max"
+        Bytes(tables_bytes_max: Settings::default().tables_bytes_max, 0, 1 << 30)
         "Most memory of the hooks' durable tables, in each shard; a step that sets more fails.";
-    live "batches_max" Number(batches_max: 10_000, 0, 10_000_000)
+    live "batches_max" Number(batches_max: Settings::default().batches_max.into(), 0, 10_000_000)
         "Most batches at once in each shard; one more fails (too many batches).";
-    live "batch_bytes_max" Bytes(batch_bytes_max: 64 << 10, 0, 16 << 20)
+    live "batch_bytes_max" Bytes(batch_bytes_max: Settings::default().batch_bytes_max, 0, 16 << 20)
         "Most bytes of a batch's description and callbacks; more fails (batch too large).";
-    live "batch_open_time" Duration(batch_open_ms: 30 * 60 * 1000)
+    live "batch_open_time" Duration(batch_open_ms: Settings::default().batch_open_ms)
         "A batch that is created or opened and not committed in this time is gone.";
-    live "batch_ttl" Duration(batch_ttl_ms: 30 * 24 * 3600 * 1000)
+    live "batch_ttl" Duration(batch_ttl_ms: Settings::default().batch_ttl_ms)
         "A batch without success is gone this long after its commit.";
-    live "batch_keep" Duration(batch_keep_ms: 24 * 3600 * 1000)
+    live "batch_keep" Duration(batch_keep_ms: Settings::default().batch_keep_ms)
         "How long a successful batch stays visible.";
-    live "tracked_max" Number(tracked_max: 50_000, 0, 10_000_000)
+    live "tracked_max" Number(tracked_max: Settings::default().tracked_max.into(), 0, 10_000_000)
         "Most tracked messages whose outcome is known, in each shard; beyond it those that changed \
          longest ago are forgotten.";
     live "ends_max" Number(ends_max: 100_000, 0, 1_000_000)
         "Gone messages whose outcome is known (quintet trace), the newest; 50 bytes each, together \
          at most a sixteenth of memory_max. 0: none.";
-    live "track_keep" Duration(track_keep_ms: 30 * 60 * 1000)
+    live "track_keep" Duration(track_keep_ms: Settings::default().track_keep_ms)
         "How long the outcome of a tracked message is known after its last change. 0: not at all.";
     live "snapshot_bytes_max" Bytes(snapshot_bytes_max: 0, 0, 1 << 40)
         "Most bytes of queue names and settings, batches, tables of hooks and records of runs, \

@@ -2,7 +2,7 @@
 
 use quintet_scripts::QueueConfig;
 
-use super::queues::SCRIPT_KEYS;
+use super::queues::{SCRIPT_KEYS, script_takes};
 use super::wrong::Wrong;
 
 /// A queue's script, if its table names one.
@@ -27,7 +27,7 @@ pub(crate) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig
         return Err(why.into());
     }
     for (key, value) in &stated {
-        if let Some(why) = wants(key, value) {
+        if let Some(why) = script_takes(key, value) {
             return Err(Wrong::of_value(key, value, why));
         }
     }
@@ -35,38 +35,6 @@ pub(crate) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig
     QueueConfig::from_json(&json, Some(name))
         .map(Some)
         .map_err(|fault| fault.to_string().into())
-}
-
-/// The values that a key takes, if this value is not one of them. RQ's numbers may be texts.
-fn wants(key: &str, value: &toml::Value) -> Option<&'static str> {
-    let text = value.as_str();
-    let number = value.as_integer().or_else(|| text?.parse().ok());
-    let tables = |all: &Vec<toml::Value>| all.iter().all(toml::Value::is_table);
-    let (fits, wants) = match key {
-        "script" => (
-            text.is_some_and(|path| !path.is_empty()),
-            "takes a path, in quotes",
-        ),
-        "exec_prefix" => (text.is_some(), "takes text, in quotes"),
-        "num_workers" => (
-            number.is_some_and(|n| n > 0 && u32::try_from(n).is_ok()) || text == Some(""),
-            "takes a whole number, 1 to 4294967295",
-        ),
-        "env_vars" => (
-            value.is_table(),
-            "takes names with texts, such as { A = \"1\" }",
-        ),
-        "schedule" => (
-            value.as_array().is_some_and(tables),
-            "takes a list such as [{ cron = \"*/5 * * * *\" }]",
-        ),
-        "strict_exit" => (
-            value.is_bool() || matches!(text, Some("true" | "false")),
-            "takes true or false",
-        ),
-        _ => (value.is_array(), "takes a list of numbers, such as [1, 2]"),
-    };
-    (!fits).then_some(wants)
 }
 
 /// The lines of a queue's script, as they can be read again.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use quintet_wire::{OptionSpec, Options, Value};
 
-use super::parse_duration_ms;
-use super::reach::{Reach, pairs};
+use super::reach::{Reach, pairs, time};
 
 /// The value of `protocol` in `[[listen]]`.
 pub const NAME: &str = "sqs";
@@ -57,14 +56,6 @@ pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
     "timeout" Text("30s")
         "time for a request's body, or a piece of a reply";
 };
-
-fn time(options: &Options, name: &str, most: u64) -> Result<Duration, String> {
-    let ms = parse_duration_ms(options.text(name)).map_err(|why| format!("{name} {why}"))?;
-    match ms <= most {
-        true => Ok(Duration::from_millis(ms)),
-        false => Err(format!("{name} takes {} s at most", most / 1000)),
-    }
-}
 
 const HOUR_MS: u64 = 3_600_000;
 

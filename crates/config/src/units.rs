@@ -1,5 +1,6 @@
 //! Sizes and durations as people write them.
 
+use quintet_client::words::{TIMES, in_units, with_unit};
 use quintet_types::Rate;
 
 /// Reads a number of bytes: `4096`, `"64MiB"`, `"1GB"`.
@@ -42,23 +43,6 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     })
 }
 
-fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let unit = unit.trim_start();
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    number.checked_mul(*factor)
-}
-
-/// So many of the first unit that fits, if one does.
-fn in_units(value: u64, units: &[(&str, u64)]) -> Option<String> {
-    let fits = |(_, size): &&(&str, u64)| value != 0 && value.is_multiple_of(*size);
-    let (unit, size) = units.iter().find(fits)?;
-    Some(format!("{}{unit}", value / size))
-}
-
 /// The shortest exact form of a number of bytes.
 pub(crate) fn show_bytes(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -72,14 +56,6 @@ pub fn show_duration(ms: u64) -> String {
         ms => format!("{ms}ms"),
     })
 }
-
-/// Units of times and rates, and their milliseconds.
-const TIMES: [(&str, u64); 4] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1000),
-];
 
 /// Reads so many in a time: `100/s`, also by minute, hour and day; `0`: no limit.
 pub(crate) fn parse_rate(text: &str) -> Option<Rate> {

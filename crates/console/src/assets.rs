@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use md5::{Digest as _, Md5};
 use quintet_http::Problem;
+use quintet_types::hex;
 
 /// A file of the pages.
 pub(super) struct Asset {
@@ -20,9 +21,8 @@ pub(super) struct Asset {
 impl Asset {
     fn new(stem: &str, end: &str, media: &'static str, bytes: &'static str) -> Self {
         let hash = Md5::digest(bytes.as_bytes());
-        let hash: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
-            name: format!("{stem}-{hash}.{end}"),
+            name: format!("{stem}-{}.{end}", hex(&hash[..8])),
             media,
             bytes,
         }

@@ -2,7 +2,7 @@
 
 use md5::{Digest as _, Md5};
 pub(super) use quintet_client::shown::{Piece, pieces, plain};
-use quintet_types::Name;
+use quintet_types::{Name, hex, unhex};
 
 /// Letters of a name in a label, and bytes of it in a mark, at most.
 const SHORT: usize = 64;
@@ -25,10 +25,7 @@ pub(super) fn in_address(name: &Name) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"_.:@,+-".contains(b);
     match std::str::from_utf8(bytes) {
         Ok(text) if bytes.iter().all(plain) && text != "." && text != ".." => text.to_owned(),
-        _ => bytes.iter().fold("~".to_owned(), |mut hex, byte| {
-            hex.push_str(&format!("{byte:02x}"));
-            hex
-        }),
+        _ => format!("~{}", hex(bytes)),
     }
 }
 
@@ -36,17 +33,7 @@ pub(super) fn in_address(name: &Name) -> String {
 pub(super) fn of_address(part: &str) -> Option<Name> {
     let name = match part.strip_prefix('~') {
         None => Name::from(part),
-        Some(hex) => {
-            let digits = hex.as_bytes().chunks(2);
-            let byte = |pair: &[u8]| {
-                let pair = std::str::from_utf8(pair).ok().filter(|pair| {
-                    pair.len() == 2 && pair.bytes().all(|digit| digit.is_ascii_hexdigit())
-                })?;
-                u8::from_str_radix(pair, 16).ok()
-            };
-            let bytes: Option<Vec<u8>> = digits.map(byte).collect();
-            Name::new(&bytes?)
-        }
+        Some(hex) => Name::new(&unhex(hex)?),
     };
     name.is_possible().then_some(name)
 }

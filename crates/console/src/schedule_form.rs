@@ -4,8 +4,9 @@ use std::str::FromStr;
 
 use askama::Template;
 use axum::response::Response;
-use chrono::{DateTime, SecondsFormat};
+use chrono::SecondsFormat;
 use hyper::StatusCode;
+use quintet_client::words::date;
 use quintet_client::{ScheduleSpec, WhichSchedules};
 use quintet_types::{Name, Verb};
 use serde::Serialize;
@@ -180,7 +181,7 @@ async fn definition(context: &PageRequest, name: &str) -> Result<(ScheduleSpec, 
     let one = one.ok_or_else(Problem::no_such_page)?;
     if !context
         .requester
-        .may_to(Verb::Peek, &Name::of_shown(&one.queue))
+        .may_to(Verb::Peek, &Name::of_shown(&one.view.queue))
     {
         let why = "you may not see the messages of its queue";
         return Err(Problem::forbidden(why));
@@ -235,10 +236,7 @@ fn filled(
 
 /// A moment as the form has it.
 fn written(ms: u64) -> String {
-    let at = i64::try_from(ms)
-        .ok()
-        .and_then(DateTime::from_timestamp_millis);
-    at.map_or_else(
+    date(ms).map_or_else(
         || ms.to_string(),
         |at| at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
     )
@@ -350,8 +348,6 @@ fn number<T: FromStr>(typed: Option<&str>, field: &str, takes: &str) -> Result<O
 
 /// A moment as RFC 3339 has it, in ms since 1970.
 fn moment(field: &str, text: &str) -> Result<u64, Problem> {
-    let at = DateTime::parse_from_rfc3339(text).ok();
-    let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
     let why = "takes a moment such as 2027-01-01T09:00:00Z, with its offset";
-    at.ok_or_else(|| Problem::field(field, why))
+    quintet_client::words::moment(text).ok_or_else(|| Problem::field(field, why))
 }

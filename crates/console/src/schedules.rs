@@ -1,13 +1,13 @@
 //! Schedules: what is put by the clock, and the calendar of the next day.
 
 use askama::Template;
-use quintet_client::{ScheduleAct, ScheduleSeen, WhichSchedules};
+use quintet_client::{ScheduleAct, ScheduleSeen, ScheduleView, WhichSchedules};
 use quintet_types::Name;
 
 use super::frame::Frame;
 use super::names::{Named, seen};
 use super::{Answer, PageRequest, Posted, Two, names, render, text_of, words};
-use quintet_api::{Path, Problem, Schedule, blocking, nexts};
+use quintet_api::{Path, Problem, blocking, nexts};
 
 /// Rows of a page.
 const ROWS: usize = 100;
@@ -19,7 +19,7 @@ const DAY: u64 = 86_400_000;
 const OFTEN: usize = 24;
 
 struct Row {
-    cron: Schedule,
+    cron: ScheduleView,
     name: String,
     /// Its part of an address.
     part: String,
@@ -41,7 +41,7 @@ struct Hour {
 }
 
 impl Row {
-    fn new(cron: Schedule) -> Self {
+    fn new(cron: ScheduleView) -> Self {
         let when = |ms: Option<u64>| ms.map_or_else(|| words::NONE.to_owned(), words::moment);
         let outcome = match (cron.outcome, &cron.error, cron.missed_ms) {
             ("refused", Some(error), _) => format!("refused: {error}"),
@@ -91,8 +91,8 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         }
         false => search(&context, &has).await?,
     };
-    let shown: Vec<Schedule> = found.iter().map(Schedule::from).collect();
-    let number = |is: &dyn Fn(&&Schedule) -> bool| {
+    let shown: Vec<ScheduleView> = found.iter().map(|one| one.view.clone()).collect();
+    let number = |is: &dyn Fn(&&ScheduleView) -> bool| {
         let number = words::count(shown.iter().filter(is).count() as u64);
         if more { format!("{number}+") } else { number }
     };
@@ -126,7 +126,7 @@ async fn search(context: &PageRequest, has: &str) -> Result<(Vec<ScheduleSeen>, 
         searched += page.len();
         found.extend(
             page.into_iter()
-                .filter(|one| one.name.contains(has) || one.queue.contains(has)),
+                .filter(|one| one.view.name.contains(has) || one.view.queue.contains(has)),
         );
         if next.is_none() {
             return Ok((found, false));
@@ -147,8 +147,12 @@ fn calendar(schedules: &[ScheduleSeen], wall: u64) -> (Vec<Hour>, Vec<String>) {
         let mut times = nexts(one, OFTEN + 1);
         times.retain(|at| *at < wall.saturating_add(DAY));
         match times.len() > OFTEN {
-            true => often.push(format!("{} ({})", seen(&one.name), seen(&one.schedule))),
-            false => due.extend(times.into_iter().map(|at| (at, seen(&one.name)))),
+            true => often.push(format!(
+                "{} ({})",
+                seen(&one.view.name),
+                seen(&one.view.schedule)
+            )),
+            false => due.extend(times.into_iter().map(|at| (at, seen(&one.view.name)))),
         }
     }
     due.sort();
@@ -206,10 +210,14 @@ mod tests {
         let of = |name: &str, spec: &str| {
             let spec: quintet_client::ScheduleSpec = serde_json::from_str(spec).expect("JSON");
             let timing = spec.schedule(name).expect("a schedule").timing;
-            ScheduleSeen {
+            let view = ScheduleView {
                 name: name.to_owned(),
                 schedule: spec.words(),
                 next_ms: Some(timing.next(quintet_types::Ms(wall)).0),
+                ..ScheduleView::default()
+            };
+            ScheduleSeen {
+                view,
                 timing: Some(timing),
                 ..ScheduleSeen::default()
             }

@@ -1,5 +1,6 @@
 //! How numbers, times and sizes are written on a page.
 
+use quintet_client::words::{TIMES, date, with_unit};
 pub(super) use quintet_client::words::{count, duration, of};
 
 /// Stands where there is nothing to tell.
@@ -80,8 +81,7 @@ pub(super) fn hour_and_minute(ms: u64) -> String {
 }
 
 fn written(ms: u64, format: &str) -> String {
-    let signed = i64::try_from(ms).unwrap_or(i64::MAX);
-    match chrono::DateTime::from_timestamp_millis(signed) {
+    match date(ms) {
         Some(moment) => moment.format(format).to_string(),
         None => "after the year 262142".to_owned(),
     }
@@ -93,20 +93,8 @@ fn written(ms: u64, format: &str) -> String {
 /// # Errors
 /// The text tells the user which form to write.
 pub(super) fn typed_duration(text: &str) -> Result<u64, &'static str> {
-    const WRONG: &str = "Not a duration. Write 10s, 5m, 2h or 7d.";
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit());
-    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
-    let unit = match unit.trim() {
-        "ms" => 1,
-        "" | "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(WRONG),
-    };
-    let number: u64 = digits.parse().map_err(|_| WRONG)?;
-    number.checked_mul(unit).ok_or(WRONG)
+    let units = [&TIMES[..], &[("ms", 1), ("", 1000)]].concat();
+    with_unit(text, &units).ok_or("Not a duration. Write 10s, 5m, 2h or 7d.")
 }
 
 #[cfg(test)]

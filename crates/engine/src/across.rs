@@ -43,7 +43,7 @@ const LOOKS_MAX: u32 = 4;
 /// A message as it compares with those of other shards. Places mean nothing
 /// there, so the oldest is the one that was put first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Best {
+pub struct ShardBest {
     /// The turn of its queue among those of the take, if these are asked in order.
     turn: usize,
     priority: u32,
@@ -51,9 +51,9 @@ pub struct Best {
     id: MessageId,
 }
 
-impl Best {
+impl ShardBest {
     /// True if a take from this end would get the other one first.
-    pub fn is_worse_than(self, other: Best, end: End) -> bool {
+    pub fn is_worse_than(self, other: ShardBest, end: End) -> bool {
         let age = (self.created, self.id).cmp(&(other.created, other.id));
         let age = match end {
             End::Oldest => age,
@@ -96,9 +96,9 @@ pub struct Across {
     phase: Phase,
     claim: Claim,
     passes: u32,
-    best: Option<(Best, usize)>,
+    best: Option<(ShardBest, usize)>,
     /// The best one of the other shards.
-    rival: Option<Best>,
+    rival: Option<ShardBest>,
     held: usize,
     until: Option<Ms>,
     warn: Option<Ms>,
@@ -347,7 +347,11 @@ impl Across {
     }
 
     /// The best message for it here, unless something has to be read first.
-    fn best_of<J: Journal>(&mut self, cx: &mut Cx<'_, J>, engine: &mut Engine) -> Option<Best> {
+    fn best_of<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        engine: &mut Engine,
+    ) -> Option<ShardBest> {
         let best = engine.best_of(cx, &self.take);
         self.cold |= best.is_err();
         best.ok()?
@@ -601,7 +605,7 @@ impl Engine {
         take: &Take,
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
-    ) -> Option<Best> {
+    ) -> Option<ShardBest> {
         self.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
@@ -614,7 +618,7 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         take: &Take,
-    ) -> Result<Option<Best>, Cold> {
+    ) -> Result<Option<ShardBest>, Cold> {
         let queues = self.queues_of(take);
         let Some(message) = self.would_take(cx, take, &queues)? else {
             return Ok(None);
@@ -630,7 +634,7 @@ impl Engine {
                 turn.unwrap_or(take.queues.len())
             }
         };
-        Ok(Some(Best {
+        Ok(Some(ShardBest {
             turn,
             priority,
             created,

@@ -33,7 +33,7 @@ mod store;
 mod take_tokens;
 mod waiters;
 
-pub use across::{Across, Best};
+pub use across::{Across, ShardBest};
 pub use carry::{Side, carry, carry_owed, put_with_others, watch_parents};
 pub use codec::{FactError, FactKind, LargeBodies, read_message, write_message};
 pub use cold::{Block, BlockAt, EntryFacts, LookupResult, Picked, Rewritten, Want, Written};

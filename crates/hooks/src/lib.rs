@@ -41,13 +41,12 @@ pub use shared::{Counters, EventStats, Metrics, Shared};
 pub use state::HookState;
 pub use submit::Decided;
 
-/// What `quintet-trial` takes from here to run hooks and their tests without a server.
+/// The parts with which `quintet-trial` runs hooks and their tests without a server.
 pub mod parts {
     pub use crate::fields::{name, put_from, span, table_of};
     pub use crate::load::without_preamble;
     pub use crate::meter::Meter;
     pub use crate::sandbox::open as sandbox;
-    pub use crate::shared::locked;
     pub use crate::waiting::lease_for;
 }
 

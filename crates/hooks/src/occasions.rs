@@ -9,7 +9,7 @@ use quintet_types::{
 
 use crate::fields::got;
 use crate::host::Who;
-use crate::register::Recurrence;
+use crate::register::TimerSchedule;
 use crate::state::HookState;
 use crate::subject::{Stored, Subject};
 use crate::submit::{Decided, Missed, Stepped};
@@ -158,8 +158,8 @@ impl HookState {
         let timers = self.registered.timers.iter().zip(&self.due);
         timers
             .map(|(timer, due)| match &timer.when {
-                Recurrence::Every(_) => *due,
-                Recurrence::At(_) => now + due.since(wall),
+                TimerSchedule::Every(_) => *due,
+                TimerSchedule::At(_) => now + due.since(wall),
             })
             .min()
             .unwrap_or(Ms::NEVER)
@@ -172,7 +172,7 @@ impl HookState {
         if self.wall_seen.since(wall) > BACK_MS {
             let timers = self.registered.timers.iter().zip(&mut self.due);
             for (timer, due) in timers {
-                if let Recurrence::At(cron) = &timer.when {
+                if let TimerSchedule::At(cron) = &timer.when {
                     *due = cron.after(wall);
                 }
             }
@@ -189,9 +189,9 @@ impl HookState {
         for index in 0..self.registered.timers.len() {
             let due = self.due[index];
             self.due[index] = match &self.registered.timers[index].when {
-                Recurrence::Every(ms) if due <= now => now + *ms,
-                Recurrence::At(cron) if due <= wall => cron.after(wall),
-                Recurrence::Every(_) | Recurrence::At(_) => continue,
+                TimerSchedule::Every(ms) if due <= now => now + *ms,
+                TimerSchedule::At(cron) if due <= wall => cron.after(wall),
+                TimerSchedule::Every(_) | TimerSchedule::At(_) => continue,
             };
             let result = self.in_step(who, Event::Timer, |state| {
                 if let Some(timer) = state.registered.timers.get(index) {

@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 
-use quintet_types::{Command, CommandError, MessageId, Name, Outcome, Put};
+use quintet_types::{Command, CommandError, MessageId, Name, Outcome, Put, locked};
 
 use crate::error::HookError;
 use crate::host::Who;
-use crate::shared::locked;
 use crate::state::HookState;
 use crate::subject::Subject;
 use crate::submit::Decided;

@@ -16,12 +16,12 @@ pub(crate) struct Registered {
 
 /// A function that time calls.
 pub(crate) struct Timer {
-    pub(crate) when: Recurrence,
+    pub(crate) when: TimerSchedule,
     pub(crate) function: Function,
 }
 
 /// When a timer is due.
-pub(crate) enum Recurrence {
+pub(crate) enum TimerSchedule {
     /// Every so many ms.
     Every(u64),
     /// By the calendar.

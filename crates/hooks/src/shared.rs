@@ -1,10 +1,10 @@
 //! State that all Lua states share: counters, metrics, statistics of the hooks.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use quintet_types::Ms;
+use quintet_types::{Ms, locked};
 
 use crate::error::HookError;
 use crate::repeats::Repeats;
@@ -14,12 +14,6 @@ use quintet_policy::Event;
 const COUNTERS_MAX: usize = 100_000;
 /// Metrics that exist at most.
 const METRICS_MAX: usize = 1000;
-
-/// Locks; a thread that panicked while it held the lock has left the data as
-/// good as any.
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Outlives the programs: a reload goes on with it.
 #[derive(Default)]

@@ -8,16 +8,15 @@ use mlua::{
     AnyUserData, ChunkMode, Error, IntoLuaMulti, Lua, MetaMethod, String as LuaString, UserData,
     UserDataMethods, Value,
 };
-use quintet_types::{ClientId, Ms};
+use quintet_types::{ClientId, Ms, locked};
 
 use crate::api::{self, Env};
 use crate::error::HookError;
 use crate::host::{Host, Level, Who};
 use crate::meter::Meter;
 use crate::program::Program;
-use crate::register::{Recurrence, Registered};
+use crate::register::{Registered, TimerSchedule};
 use crate::sandbox;
-use crate::shared::locked;
 use crate::step::{Step, Work};
 use crate::subject::{Msg, Subject};
 use crate::verdict::Returned;
@@ -149,8 +148,8 @@ impl HookState {
         let timers = self.registered.timers.iter();
         self.due = timers
             .map(|timer| match &timer.when {
-                Recurrence::Every(ms) => now + *ms,
-                Recurrence::At(cron) => cron.after(wall),
+                TimerSchedule::Every(ms) => now + *ms,
+                TimerSchedule::At(cron) => cron.after(wall),
             })
             .collect();
     }

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use mlua::{Error, Lua, MetaMethod, Result, String as LuaString, UserData, UserDataMethods, Value};
-use quintet_types::{Body, Message, MessageId, Ms, Name, Put};
+use quintet_types::{Body, Message, MessageId, Ms, Name, Put, locked};
 
 use crate::fields;
-use crate::shared::locked;
 
 /// The present meaning of the one `msg` of a state.
 #[derive(Default)]

@@ -62,7 +62,7 @@ mod waits_tests;
 mod written_tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use quintet_engine::Engine;
@@ -95,6 +95,7 @@ pub use observe::{Observer, Settled};
 pub(crate) use peeks::Peeks;
 pub use post::Post;
 pub use quintet_policy::{Sharing, SyncPolicy, smallest};
+pub use quintet_types::locked;
 pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_ownership};
 pub(crate) use reserved::Reserved;
 pub use room::Room;
@@ -566,12 +567,6 @@ impl Core {
     pub fn set_draining(&self, draining: bool) {
         self.in_each(|at| at.engine.set_draining(draining));
     }
-}
-
-/// Locks, also after a panic elsewhere: release builds abort on panics, and
-/// tests should show the first one.
-pub fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A test goes on after its process would have ended.

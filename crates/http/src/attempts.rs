@@ -4,10 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use quintet_types::Principal;
+use quintet_types::{Principal, locked};
 use tokio::sync::watch;
-
-use crate::locks::locked;
 
 /// Those of all listeners, the newest of each token.
 #[derive(Clone, Default)]

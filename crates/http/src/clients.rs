@@ -11,14 +11,13 @@ use std::time::Instant;
 
 use hyper::Method;
 use quintet_client::Did;
-use quintet_types::{ClientId, Operation, Principal};
+use quintet_types::{ClientId, Operation, Principal, locked};
 use tokio::sync::{Notify, watch};
 
 use crate::attempts::Attempts;
 use crate::consumers::{Consumer, Consumers, WORKER_MAX};
 use crate::cookie::Session;
 use crate::gate::Gate;
-use crate::locks::locked;
 use crate::never::or_never;
 use crate::watched::FarEnd;
 

@@ -4,9 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use quintet_types::ClientId;
-
-use crate::locks::locked;
+use quintet_types::{ClientId, locked};
 
 /// Requests that are remembered, the newest; each takes some 300 bytes, 800 at most.
 const CONSUMERS_MAX: usize = 10_000;

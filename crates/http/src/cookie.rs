@@ -2,7 +2,7 @@
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
-use quintet_types::Principal;
+use quintet_types::{Principal, hex, unhex};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{Duration, Instant};
 
@@ -53,18 +53,11 @@ impl Token {
     }
 
     pub(crate) fn read(text: &str) -> Option<Self> {
-        if text.len() != 2 * TOKEN || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        let mut bytes = [0; TOKEN];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-        }
-        Some(Self(bytes))
+        Some(Self(unhex(text)?.try_into().ok()?))
     }
 
     pub(crate) fn show(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
 use std::sync::Mutex;
 
-use crate::locks::locked;
+use quintet_types::locked;
 
 /// Notices that wait to be shown; the oldest go when there are more.
 const NOTICES_MAX: usize = 256;

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use quintet_types::Principal;
+use quintet_types::{Principal, locked};
 
 use crate::cookie::{HOST_NAME, NAME, Session, Token};
 use crate::gate::{Answer, Gate, LoginCredentials};
-use crate::locks::locked;
 use crate::reply::channel;
 use crate::requester::Requester;
 

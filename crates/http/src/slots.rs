@@ -10,11 +10,11 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use quintet_types::locked;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::clients::{Client, Clients};
-use crate::locks::locked;
 use crate::undo::Undo;
 
 /// Time after which a connection without a whole head ends when places are few.

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use quintet_types::locked;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 
-use crate::locks::locked;
 use crate::workers;
 
 /// How long a thread in the middle of something is waited for in the end.

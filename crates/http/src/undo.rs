@@ -4,9 +4,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use quintet_client::ClientApi;
-use quintet_types::{Caller, Cancelled, Handed, Message, MessageId};
-
-use crate::locks::locked;
+use quintet_types::{Caller, Cancelled, Handed, Message, MessageId, locked};
 
 /// The way back for such messages. A thread of its own gives them back, as a callback that
 /// gets an outcome must not ask the shards. It starts with the first of them and ends with the last

@@ -8,9 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
+use quintet_types::locked;
 use tokio::sync::oneshot;
-
-use crate::locks::locked;
 
 /// Threads at most, of each thread that serves; further work waits for one. Uploads hold one each,
 /// so there are more of these than of those.

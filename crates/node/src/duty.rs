@@ -8,7 +8,7 @@ use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
 use quintet_host::{Core, Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
 use quintet_nodes::mirror::Mirrors;
-use quintet_process::Order;
+use quintet_process::MainRequest;
 use quintet_proxy::{Hint, Owners, watch};
 use quintet_types::Settings;
 
@@ -22,7 +22,7 @@ pub(super) struct MemberSignals {
     /// The number of the group whose log the member follows.
     pub(super) group: u16,
     /// How the main thread is woken.
-    pub(super) orders: Sender<Order>,
+    pub(super) requests: Sender<MainRequest>,
     /// The ownership ends already.
     pub(super) leaves: AtomicBool,
     /// The process ends with it. An ownership before this one has its own.
@@ -71,7 +71,9 @@ impl MemberSignals {
     /// This node, which owns, is to let another.
     pub(super) fn order_hand_over(&self) {
         if !self.leaves.load(Ordering::SeqCst) {
-            self.orders.send(Order::HandOver).unwrap_or_default();
+            self.requests
+                .send(MainRequest::HandOver)
+                .unwrap_or_default();
         }
     }
 
@@ -89,7 +91,9 @@ impl MemberSignals {
 
     fn check(&self) {
         // The main thread is gone: so is everything soon.
-        self.orders.send(Order::ClusterChanged).unwrap_or_default();
+        self.requests
+            .send(MainRequest::ClusterChanged)
+            .unwrap_or_default();
     }
 }
 

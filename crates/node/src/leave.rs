@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use quintet_cluster::{Acks, ClusterId};
 use quintet_host::{Core, Handoff, locked};
 use quintet_log::LogError;
-use quintet_process::{End, Order, again};
+use quintet_process::{End, MainRequest, again};
 use quintet_proxy::Hint;
 
 use super::duty::MemberSignals;
@@ -82,7 +82,9 @@ impl MemberSignals {
         let Some(core) = self.core.get().cloned() else {
             again::begin()
         };
-        self.orders.send(Order::StepDown).unwrap_or_default();
+        self.requests
+            .send(MainRequest::StepDown)
+            .unwrap_or_default();
         let waits = move || {
             std::thread::sleep(ENDS);
             again::begin_if(|| {

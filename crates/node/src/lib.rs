@@ -33,7 +33,7 @@ use quintet_jetstream::{Error, JetStream};
 use quintet_log::{LogError, Options, Storage};
 use quintet_nodes::registry::{self, JoinError};
 use quintet_nodes::{ClusterReport, Files, checks, mirror, report_shards};
-use quintet_process::{Order, again};
+use quintet_process::{MainRequest, again};
 use quintet_proxy::{Intake, Owners, watch};
 
 use copies::Copies;
@@ -271,7 +271,7 @@ pub fn follow(
     arrivals: Arc<dyn Arrivals>,
     audit: Arc<dyn AuditLog>,
     reload: &dyn Fn(),
-    (orders, inbox): (&Sender<Order>, &Receiver<Order>),
+    (requests, inbox): (&Sender<MainRequest>, &Receiver<MainRequest>),
 ) -> Result<Option<Ownership>> {
     checks::before(config)?;
     let cluster = &config.cluster;
@@ -332,7 +332,7 @@ pub fn follow(
     let runs = Runs::open(&config.data, Arc::new(objects))?;
     let signals = Arc::new(MemberSignals {
         group: stream.names().group,
-        orders: orders.clone(),
+        requests: requests.clone(),
         leaves: AtomicBool::new(false),
         stops: AtomicBool::new(false),
         happened: Default::default(),
@@ -419,11 +419,15 @@ fn cannot_follow(error: LogError) -> anyhow::Error {
 
 /// Waits until this node owns, or has to stop; `reload`: what a node that
 /// only follows reads again.
-fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<Option<Ownership>> {
-    while let Ok(order) = inbox.recv() {
-        match order {
-            Order::Stop => return Ok(None),
-            Order::ClusterChanged => {
+fn wait(
+    node: &Arc<Node>,
+    inbox: &Receiver<MainRequest>,
+    reload: &dyn Fn(),
+) -> Result<Option<Ownership>> {
+    while let Ok(request) = inbox.recv() {
+        match request {
+            MainRequest::Stop => return Ok(None),
+            MainRequest::ClusterChanged => {
                 let (owned, failed) = node.signals.take();
                 if let Some(error) = failed {
                     return Err(cannot_follow(error));
@@ -438,9 +442,9 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
                 }
             }
             // It owns no longer, or not yet.
-            Order::HandOver | Order::StepDown => {}
-            Order::Reload(..) => reload(),
-            Order::Drain(_) => {
+            MainRequest::HandOver | MainRequest::StepDown => {}
+            MainRequest::Reload(..) => reload(),
+            MainRequest::Drain(_) => {
                 tracing::warn!("this node does not own the queues, so there is nothing to drain");
             }
         }
@@ -450,7 +454,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
 
 /// Tries until the servers answer. `None`: told to stop before.
 fn until<T>(
-    inbox: &Receiver<Order>,
+    inbox: &Receiver<MainRequest>,
     reload: &dyn Fn(),
     mut ask: impl FnMut() -> Result<T, JoinError>,
 ) -> Result<Option<T>> {
@@ -483,14 +487,19 @@ fn until<T>(
 }
 
 /// Waits until it is time to ask again. False: told to stop.
-fn pause(inbox: &Receiver<Order>, reload: &dyn Fn()) -> bool {
+fn pause(inbox: &Receiver<MainRequest>, reload: &dyn Fn()) -> bool {
     match inbox.recv_timeout(AGAIN) {
-        Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => false,
-        Ok(Order::Reload(..)) => {
+        Ok(MainRequest::Stop) | Err(RecvTimeoutError::Disconnected) => false,
+        Ok(MainRequest::Reload(..)) => {
             reload();
             true
         }
-        Ok(Order::Drain(_) | Order::ClusterChanged | Order::HandOver | Order::StepDown)
+        Ok(
+            MainRequest::Drain(_)
+            | MainRequest::ClusterChanged
+            | MainRequest::HandOver
+            | MainRequest::StepDown,
+        )
         | Err(RecvTimeoutError::Timeout) => true,
     }
 }
@@ -509,7 +518,11 @@ mod tests {
         let (orders, inbox) = channel();
         let reloads = Cell::new(0);
         let reload = || reloads.set(reloads.get() + 1);
-        for order in [Order::HandOver, Order::Reload(None, None), Order::Stop] {
+        for order in [
+            MainRequest::HandOver,
+            MainRequest::Reload(None, None),
+            MainRequest::Stop,
+        ] {
             orders.send(order).expect("the test has the other end");
         }
         assert!(pause(&inbox, &reload));

@@ -17,7 +17,7 @@ use quintet_client::{
 };
 use quintet_config::{Config, Webhook};
 use quintet_host::{Core, Point, Signal, locked};
-use quintet_types::{Outcome, Principal};
+use quintet_types::{Outcome, Principal, hex};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -44,14 +44,14 @@ const KEEP: u64 = 256 << 10;
 
 /// Sends events of the log to the webhooks of the configuration.
 pub struct Webhooks {
-    rows: Vec<Arc<Row>>,
+    rows: Vec<Arc<WebhookRow>>,
     agent: Agent,
     stops: AtomicBool,
 }
 
 /// A webhook with its counters since the start of the server.
 #[derive(Default)]
-pub struct Row {
+pub struct WebhookRow {
     webhook: Webhook,
     /// Events that were accepted.
     pub sent: AtomicU64,
@@ -66,7 +66,7 @@ pub struct Row {
     work: Arc<Signal>,
 }
 
-impl Row {
+impl WebhookRow {
     /// Bytes of the log behind the position; `None` before that is known.
     pub fn lag(&self, core: &Core) -> Option<u64> {
         let position = locked(&self.position).clone();
@@ -76,7 +76,7 @@ impl Row {
 
 /// A position in its table.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredPosition {
     v: u32,
     position: String,
 }
@@ -108,9 +108,9 @@ impl Webhooks {
             .timeout_global(Some(PATIENCE))
             .build();
         let row = |webhook| {
-            Arc::new(Row {
+            Arc::new(WebhookRow {
                 webhook,
-                ..Row::default()
+                ..WebhookRow::default()
             })
         };
         Ok(Self {
@@ -121,8 +121,9 @@ impl Webhooks {
     }
 
     /// A number of each that has it.
-    pub fn points(&self, of: impl Fn(&Row) -> Option<u64>) -> Vec<Point> {
-        let point = |row: &Arc<Row>| Some((vec![row.webhook.name.clone().into()], of(row)? as f64));
+    pub fn points(&self, of: impl Fn(&WebhookRow) -> Option<u64>) -> Vec<Point> {
+        let point =
+            |row: &Arc<WebhookRow>| Some((vec![row.webhook.name.clone().into()], of(row)? as f64));
         self.rows.iter().filter_map(point).collect()
     }
 
@@ -160,7 +161,7 @@ impl Webhooks {
 
 struct Sender<'a> {
     hooks: &'a Webhooks,
-    row: &'a Row,
+    row: &'a WebhookRow,
     client_api: &'a dyn ClientApi,
     client: ScopedClient<'a>,
     news: News,
@@ -377,7 +378,7 @@ impl Sender<'_> {
 
     /// Stores a position. False: not now; it is stored with the next one.
     fn keep(&mut self, position: &str) -> bool {
-        let stored = Stored {
+        let stored = StoredPosition {
             v: 1,
             position: position.to_owned(),
         };
@@ -398,7 +399,7 @@ impl Sender<'_> {
 
 /// The position of an entry; `None`: it is none that this program stored.
 fn position(value: &[u8]) -> Option<String> {
-    let stored: Stored = serde_json::from_slice(value).ok()?;
+    let stored: StoredPosition = serde_json::from_slice(value).ok()?;
     (stored.v == 1).then_some(stored.position)
 }
 
@@ -406,8 +407,7 @@ fn position(value: &[u8]) -> Option<String> {
 fn signature(secret: &[u8], body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let tag = hmac::sign(&key, body.as_bytes());
-    let hex = tag.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    format!("sha256={}", hex.collect::<String>())
+    format!("sha256={}", hex(tag.as_ref()))
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use quintet_types::{MessageId, Name};
+use quintet_types::{MessageId, Name, locked};
 
 quintet_types::named! {
     /// The part of a message's life that a span covers.
@@ -89,7 +89,7 @@ impl Spans {
 
     /// A put is in the batch of this number, which is not below any before it.
     pub(crate) fn put(&self, batch: u64, span: Span) {
-        let mut puts = self.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut puts = locked(&self.puts);
         match puts.len() < self.most {
             true => puts.push_back((batch, span)),
             false => self.counts.add_dropped(),
@@ -98,7 +98,7 @@ impl Spans {
 
     /// Puts up to this batch may be answered, at `now_ns`.
     pub fn settled(&self, batch: u64, now_ns: u64) {
-        let mut puts = self.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut puts = locked(&self.puts);
         while puts.front().is_some_and(|(of, _)| *of <= batch) {
             if let Some((_, span)) = puts.pop_front() {
                 self.ended(Span {

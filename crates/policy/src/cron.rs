@@ -1,5 +1,5 @@
-//! Times by the calendar, as crontab(5) has them. Hooks' timers and the
-//! configuration's `[[cron]]` tables read them here.
+//! Times by the calendar, as crontab(5) has them. Schedules, hooks' timers and the schedules of
+//! queue scripts read them here.
 
 use chrono::{DateTime, LocalResult, Offset, SecondsFormat, TimeDelta, TimeZone, Utc};
 use croner::parser::CronParser;
@@ -15,32 +15,54 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// Reads five fields.
+    /// Reads five fields, or a word such as `@daily`. Day and weekday are both necessary where one
+    /// begins with a star.
     ///
     /// # Errors
     /// The text is no such expression; the error says why.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-        let [_, hour, day, _, weekday] = fields[..] else {
+        Self::read(text, |field| field.starts_with('*'))
+    }
+
+    /// Reads the same for a queue script: there only a plain star makes both necessary.
+    ///
+    /// # Errors
+    /// As of [`Self::parse`].
+    pub fn of_script(text: &str) -> Result<Self, String> {
+        Self::read(text, |field| field == "*")
+    }
+
+    fn read(text: &str, is_star: fn(&str) -> bool) -> Result<Self, String> {
+        let upper = text.trim().to_uppercase();
+        let fields = match upper.as_str() {
+            "@HOURLY" => "0 * * * *",
+            "@DAILY" | "@MIDNIGHT" => "0 0 * * *",
+            "@WEEKLY" => "0 0 * * 0",
+            "@MONTHLY" => "0 0 1 * *",
+            "@YEARLY" | "@ANNUALLY" => "0 0 1 1 *",
+            fields => fields,
+        };
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let [minute, hour, day, month, weekday] = fields[..] else {
             return Err(format!(
-                "takes five fields (minute hour day month weekday); {text:?} has {}",
+                "takes five fields (minute hour day month weekday), or @hourly, @daily, @weekly, \
+                 @monthly or @yearly; {text:?} has {}",
                 fields.len()
             ));
         };
-        if text.contains(",,") {
+        // The library would look for such a time to the year 5000, by the hour.
+        if fields
+            .iter()
+            .any(|field| field.trim_matches(',').is_empty())
+        {
             return Err(format!("{text:?}: a list is empty"));
         }
-        // Both days and weekdays are named: either will do.
-        let either = !day.starts_with('*') && !weekday.starts_with('*');
-        let parser = CronParser::builder().dom_and_dow(!either).build();
+        let both = is_star(day) || is_star(weekday);
+        let parser = CronParser::builder().dom_and_dow(both).build();
         // Of the last Sunday of a month the library knows weekday 0 alone.
-        let last = weekday
-            .split(',')
-            .map(|day| if day == "7L" { "0L" } else { day });
-        let mut read = fields.clone();
-        let weekday = last.collect::<Vec<_>>().join(",");
-        read[4] = &weekday;
-        let cron = parser.parse(&read.join(" ")).map(|cron| Self {
+        let weekday = weekday.replace("7L", "0L");
+        let cron = parser.parse(&format!("{minute} {hour} {day} {month} {weekday}"));
+        let cron = cron.map(|cron| Self {
             cron: Box::new(cron),
             every_hour: hour.starts_with('*'),
         });
@@ -182,6 +204,147 @@ mod tests {
         assert_eq!(Cron::parse("0 0 30 2 *").unwrap().after(Ms(now)), Ms::NEVER);
     }
 
+    /// The next three times by the clocks of Berlin, as `2026-11-21T15:02`.
+    fn three(cron: &Cron, after: &str) -> [String; 3] {
+        let after = format!("{after}:02Z").parse::<DateTime<Utc>>().unwrap();
+        let mut at = Ms(after.timestamp_millis().cast_unsigned());
+        [(); 3].map(|()| {
+            at = cron.after_in(at, &chrono_tz::Europe::Berlin);
+            iso(at)[..16].to_owned()
+        })
+    }
+
+    /// A text, a moment, and the three times behind it.
+    type Row<'a> = (&'a str, &'a str, [&'a str; 3]);
+
+    #[test]
+    fn schedules_and_queue_scripts_read_the_same_texts() {
+        // A Saturday in winter: midnight of Berlin is 23:00 of the day before.
+        let now = "2026-11-21T15:01";
+        let table: &[Row<'_>] = &[
+            (
+                "1,,31 * * * *",
+                now,
+                ["2026-11-21T15:31", "2026-11-21T16:01", "2026-11-21T16:31"],
+            ),
+            (
+                "0 0 13 * 5",
+                now,
+                ["2026-11-26T23:00", "2026-12-03T23:00", "2026-12-10T23:00"],
+            ),
+            (
+                "0 9 1-7 * +1",
+                now,
+                ["2026-12-07T08:00", "2027-01-04T08:00", "2027-02-01T08:00"],
+            ),
+            (
+                "0 0 1 jan mon-fri",
+                now,
+                ["2026-12-31T23:00", "2027-01-03T23:00", "2027-01-04T23:00"],
+            ),
+            (
+                "0 0 * * 7l",
+                now,
+                ["2026-11-28T23:00", "2026-12-26T23:00", "2027-01-30T23:00"],
+            ),
+            (
+                "0 0 L * ?",
+                now,
+                ["2026-11-29T23:00", "2026-12-30T23:00", "2027-01-30T23:00"],
+            ),
+            (
+                "0 0 15W * *",
+                now,
+                ["2026-12-14T23:00", "2027-01-14T23:00", "2027-02-14T23:00"],
+            ),
+            (
+                "0 0 * * 5#2",
+                now,
+                ["2026-12-10T23:00", "2027-01-07T23:00", "2027-02-11T23:00"],
+            ),
+            (
+                "@weekly",
+                now,
+                ["2026-11-21T23:00", "2026-11-28T23:00", "2026-12-05T23:00"],
+            ),
+            (
+                "@monthly",
+                now,
+                ["2026-11-30T23:00", "2026-12-31T23:00", "2027-01-31T23:00"],
+            ),
+            (
+                "@Yearly",
+                now,
+                ["2026-12-31T23:00", "2027-12-31T23:00", "2028-12-31T23:00"],
+            ),
+            (
+                " @annually ",
+                now,
+                ["2026-12-31T23:00", "2027-12-31T23:00", "2028-12-31T23:00"],
+            ),
+            // Clocks go from 02:00 to 03:00 at 01:00Z.
+            (
+                "30 2 * * *",
+                "2026-03-28T12:00",
+                ["2026-03-29T01:00", "2026-03-30T00:30", "2026-03-31T00:30"],
+            ),
+            (
+                "0,30 2 * * *",
+                "2026-03-28T12:00",
+                ["2026-03-29T01:00", "2026-03-30T00:00", "2026-03-30T00:30"],
+            ),
+            (
+                "30 * * * *",
+                "2026-03-29T00:00",
+                ["2026-03-29T00:30", "2026-03-29T01:30", "2026-03-29T02:30"],
+            ),
+            // And from 03:00 back to 02:00 at 01:00Z.
+            (
+                "30 2 * * *",
+                "2026-10-24T12:00",
+                ["2026-10-25T00:30", "2026-10-26T01:30", "2026-10-27T01:30"],
+            ),
+            (
+                "*/20 * * * *",
+                "2026-10-25T00:30",
+                ["2026-10-25T00:40", "2026-10-25T01:00", "2026-10-25T01:20"],
+            ),
+            (
+                "@hourly",
+                "2026-10-24T23:30",
+                ["2026-10-25T00:00", "2026-10-25T01:00", "2026-10-25T02:00"],
+            ),
+            (
+                "@daily",
+                "2026-10-24T12:00",
+                ["2026-10-24T22:00", "2026-10-25T23:00", "2026-10-26T23:00"],
+            ),
+            (
+                "@midnight",
+                "2026-10-24T12:00",
+                ["2026-10-24T22:00", "2026-10-25T23:00", "2026-10-26T23:00"],
+            ),
+        ];
+        for &(text, after, wanted) in table {
+            for cron in [Cron::parse(text), Cron::of_script(text)] {
+                assert_eq!(three(&cron.expect(text), after), wanted, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_plain_star_makes_day_and_weekday_necessary_for_a_script() {
+        let (text, now) = ("0 0 */2 * 1", "2026-11-21T15:01");
+        assert_eq!(
+            three(&Cron::parse(text).unwrap(), now),
+            ["2026-11-22T23:00", "2026-12-06T23:00", "2026-12-20T23:00"]
+        );
+        assert_eq!(
+            three(&Cron::of_script(text).unwrap(), now),
+            ["2026-11-22T23:00", "2026-11-24T23:00", "2026-11-26T23:00"]
+        );
+    }
+
     #[test]
     fn an_invalid_time_is_refused() {
         for text in [
@@ -195,9 +358,13 @@ mod tests {
             "a * * * *",
             "5-1 * * * *",
             "*/0 * * * *",
-            "1,,2 * * * *",
+            ", * * * *",
+            "* * * * * *",
+            "@never",
         ] {
-            assert!(Cron::parse(text).is_err(), "{text}");
+            for cron in [Cron::parse(text), Cron::of_script(text)] {
+                assert!(cron.is_err(), "{text}");
+            }
         }
     }
 }

@@ -11,23 +11,16 @@ pub enum SyncPolicy {
     Never,
 }
 
-/// How a log is used that others could come to own.
-#[derive(Clone, Copy, Debug)]
-pub struct Sharing {
-    /// With more bytes decided and not acknowledged nothing further is read
-    /// from clients.
-    pub unacked_max: u64,
-    /// A reply without an append waits for an append that is made after its decision, so that no
-    /// clock has to be believed.
-    pub reads_by_log: bool,
-}
-
-impl Default for Sharing {
-    fn default() -> Self {
-        Self {
-            unacked_max: 16 << 20,
-            reads_by_log: false,
-        }
+quintet_types::defaults! {
+    /// How a log is used that others could come to own.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Sharing {
+        /// With more bytes decided and not acknowledged nothing further is read
+        /// from clients.
+        pub unacked_max: u64 = 16 << 20,
+        /// A reply without an append waits for an append that is made after its decision, so that
+        /// no clock has to be believed.
+        pub reads_by_log: bool = false,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Signals become orders.
+//! Signals become requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-use crate::{Order, again};
+use crate::{MainRequest, again};
 
 /// Exit code after a second SIGTERM or SIGINT.
 const IMPATIENT: i32 = 1;
@@ -18,7 +18,7 @@ const IMPATIENT: i32 = 1;
 ///
 /// # Errors
 /// The system does not let this process handle signals.
-pub fn listen(orders: Sender<Order>) -> Result<Arc<AtomicBool>> {
+pub fn listen(requests: Sender<MainRequest>) -> Result<Arc<AtomicBool>> {
     // A file that may not grow is a full disk, not an end: the write says so.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot handle signals")?;
     let mut signals =
@@ -29,17 +29,17 @@ pub fn listen(orders: Sender<Order>) -> Result<Arc<AtomicBool>> {
     thread
         .spawn(move || {
             for signal in signals.forever() {
-                let order = match signal {
-                    SIGHUP => Order::Reload(None, None),
-                    SIGUSR1 => Order::Drain(true),
+                let request = match signal {
+                    SIGHUP => MainRequest::Reload(None, None),
+                    SIGUSR1 => MainRequest::Drain(true),
                     _ if received.swap(true, Ordering::Relaxed) => std::process::exit(IMPATIENT),
                     _ => {
                         again::stops();
-                        Order::Stop
+                        MainRequest::Stop
                     }
                 };
-                let stops = matches!(order, Order::Stop);
-                if orders.send(order).is_err() && !stops {
+                let stops = matches!(request, MainRequest::Stop);
+                if requests.send(request).is_err() && !stops {
                     return;
                 }
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use quintet_policy::Cron;
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
@@ -28,7 +29,7 @@ quintet_types::defaults! {
         /// Parameters (1 to 4) no two running messages share.
         pub blocking_params: Vec<u8> = Vec::new(),
         /// Messages the queue puts to itself at times.
-        pub schedule: Vec<Schedule> = Vec::new(),
+        pub schedule: Vec<ScheduleEntry> = Vec::new(),
         /// True: `resend` needs exit status 0 too, as in RQ's source.
         pub strict_exit: bool = false,
     }
@@ -36,8 +37,8 @@ quintet_types::defaults! {
 
 /// A message a queue puts to itself at times.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Schedule {
-    /// When: five fields of cron, in the server's time zone.
+pub struct ScheduleEntry {
+    /// When: five fields of cron or a word such as `@daily`, in the server's time zone.
     pub cron: String,
     /// Its parameters, 1 to 4.
     pub params: [Option<String>; 4],
@@ -188,14 +189,13 @@ fn params(value: Option<&Value>) -> Result<Vec<u8>, Fault> {
     Ok(numbers)
 }
 
-fn schedule(value: Option<&Value>) -> Result<Vec<Schedule>, Fault> {
+fn schedule(value: Option<&Value>) -> Result<Vec<ScheduleEntry>, Fault> {
     let mut all = Vec::new();
     for entry in value.and_then(Value::as_array).into_iter().flatten() {
         let cron = text(entry.get("cron")).unwrap_or_default();
-        crate::cron::parse(&cron)
-            .map_err(|why| Fault::Failed(format!("schedule {cron:?}: {why}")))?;
+        Cron::of_script(&cron).map_err(|why| Fault::Failed(format!("schedule {cron:?}: {why}")))?;
         let param = |n: u8| text(entry.get(format!("param{n}")));
-        all.push(Schedule {
+        all.push(ScheduleEntry {
             cron,
             params: [param(1), param(2), param(3), param(4)],
         });

@@ -6,12 +6,13 @@
 //! ends by itself when the message is kicked and fails anew, or moves to
 //! another queue.
 
-use quintet_types::{Command, CommandError, ListState, Ms, Name, Outcome, Peek, QueueStats};
+use quintet_types::{
+    Command, CommandError, ListState, Ms, Name, Outcome, Peek, QueueStats, locked,
+};
 
 use crate::acknowledged::{AsOf, COUNTS_MAX, Count};
 use crate::fault::Fault;
 use crate::guest::Guest;
-use crate::locks::lock;
 use crate::messages::{Walk, done};
 use crate::record::{ERRACK, change, is_acknowledged, mark, set};
 use crate::service::Rq;
@@ -31,7 +32,7 @@ impl Rq {
     pub fn ack_errs(&self, queue: &str) -> Result<u64, Fault> {
         self.must_have(queue)?;
         self.must_be_up(queue)?;
-        let _turn = lock(&self.errack.turn);
+        let _turn = locked(&self.errack.turn);
         // What fails from now on, nobody has seen; it comes last.
         let seen = self.client_api.now();
         let there = self.stats(queue).map_or(0, |stats| stats.gauges.buried);
@@ -43,7 +44,7 @@ impl Rq {
                 break;
             }
         }
-        lock(&self.errack.counts).remove(queue);
+        locked(&self.errack.counts).remove(queue);
         if number > 0 {
             tracing::info!(queue, number, "errors acknowledged");
         }
@@ -105,7 +106,7 @@ impl Rq {
         if buried == 0 {
             return 0;
         }
-        if let Some(known) = lock(&self.errack.counts).get(queue)
+        if let Some(known) = locked(&self.errack.counts).get(queue)
             && known.as_of == as_of
         {
             return known.number.min(buried);
@@ -135,7 +136,7 @@ impl Rq {
                 }
             }
         }
-        let mut counts = lock(&self.errack.counts);
+        let mut counts = locked(&self.errack.counts);
         if whole {
             counts.insert(queue.to_owned(), Count { as_of, number });
         }

@@ -1,7 +1,7 @@
 //! Ids as RQ shows them: `YYYYMMDD.HHMM.SS.mmm.<number>`, the time the message
 //! was made (UTC) and its number in the engine.
 
-use chrono::{DateTime, NaiveDate, Timelike, Utc};
+use chrono::{NaiveDate, Timelike};
 use quintet_types::{Message, MessageId, Ms};
 
 /// The id without its queue: `20261128.1705.56.123.42`.
@@ -10,8 +10,7 @@ pub(crate) fn short_id(message: &Message) -> String {
 }
 
 fn format(created: Ms, id: MessageId) -> String {
-    let ms = i64::try_from(created.0).unwrap_or(i64::MAX);
-    let time = DateTime::<Utc>::from_timestamp_millis(ms).unwrap_or_default();
+    let time = quintet_client::words::date(created.0).unwrap_or_default();
     format!("{}.{}", time.format("%Y%m%d.%H%M.%S.%3f"), id.0)
 }
 

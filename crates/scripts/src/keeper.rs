@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::locks::lock;
+use quintet_types::locked;
+
 use crate::rules::RulesState;
 use crate::scandir::Scandir;
 use crate::schedule::Schedules;
@@ -79,13 +80,13 @@ impl Rq {
         let paths = &self.paths;
         let folders = [paths.queues(), paths.scandir(), paths.timers()];
         self.options.blobs.is_some()
-            || !lock(&self.queues).is_empty()
+            || !locked(&self.queues).is_empty()
             || self.rules() != RulesState::None
             || folders.iter().any(|folder| has_entries(folder))
     }
 
     fn wait_for(&self, at_most: Duration) {
-        let requested = lock(&self.supervisor.requested);
+        let requested = locked(&self.supervisor.requested);
         let (mut requested, _timeout) = self
             .supervisor
             .changed

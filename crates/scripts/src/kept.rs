@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quintet_types::{Attachment, Message, hex};
+use quintet_types::{Attachment, Message, hex, locked};
 
 use crate::fault::Fault;
 use crate::files::{new_file, summed};
-use crate::locks::lock;
 use crate::paths::{self, check_file_name, is_message_dir};
 use crate::record::attr_text;
 use crate::service::Rq;
@@ -73,7 +72,7 @@ impl Rq {
     /// Notes a file that was just stored here as the message describes it.
     pub(crate) fn know(&self, dir: &Path, name: &str, file: &Attachment) {
         if self.options.blobs.is_some() {
-            lock(&self.known).add(known_name(dir, name, file));
+            locked(&self.known).add(known_name(dir, name, file));
         }
     }
 
@@ -102,9 +101,9 @@ impl Rq {
         let path = self.paths.absolute(&dir).join("attach").join(&name);
         let here = std::fs::symlink_metadata(&path);
         if here.is_ok_and(|about| about.is_file())
-            && (lock(&self.known).has(&known) || is_what(file, &path))
+            && (locked(&self.known).has(&known) || is_what(file, &path))
         {
-            lock(&self.known).add(known);
+            locked(&self.known).add(known);
             return Ok(());
         }
         let kept = attr_text(message, &attribute(&name)).filter(|kept| is_hex(kept));
@@ -132,7 +131,7 @@ impl Rq {
             paths::forget(&new);
         }
         got?;
-        lock(&self.known).add(known);
+        locked(&self.known).add(known);
         Ok(())
     }
 

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use quintet_client::ClientApi;
+use quintet_types::locked;
 
 use crate::acknowledged::Errack;
 use crate::admin::Admin;
 use crate::config::QueueConfig;
 use crate::fault::Fault;
-use crate::locks::lock;
 use crate::options::Options;
 use crate::paths::{self, Paths};
 use crate::queue::Queue;
@@ -91,7 +91,7 @@ impl Rq {
                 }
             }),
         )?;
-        lock(&rq.threads).push(thread);
+        locked(&rq.threads).push(thread);
         // Nobody has set it before.
         let _first = rq.sockets.set(sockets);
         write_pid(&rq.paths.manager_pid());
@@ -107,7 +107,7 @@ impl Rq {
         let thread = std::thread::Builder::new()
             .name("rq keeper".to_owned())
             .spawn(move || supervisor.keep())?;
-        lock(&self.threads).push(thread);
+        locked(&self.threads).push(thread);
         Ok(())
     }
 
@@ -130,14 +130,14 @@ impl Rq {
         if let Some(sockets) = self.sockets.get() {
             sockets.stop();
         }
-        let queues = lock(&self.queues);
-        for queue in queues.values().chain(&*lock(&self.forgotten)) {
+        let queues = locked(&self.queues);
+        for queue in queues.values().chain(&*locked(&self.forgotten)) {
             queue.stop();
         }
         drop(queues);
         self.wake_supervisor();
         loop {
-            let Some(thread) = lock(&self.threads).pop() else {
+            let Some(thread) = locked(&self.threads).pop() else {
                 break;
             };
             if thread.join().is_err() {
@@ -145,7 +145,7 @@ impl Rq {
             }
         }
         self.paths.forget_pids();
-        *lock(&self.root_lock) = None;
+        *locked(&self.root_lock) = None;
     }
 
     /// Takes the queues of the server's settings as they are now: new ones
@@ -154,7 +154,7 @@ impl Rq {
     /// as they are, unless the settings have their name.
     pub fn configure(self: &Arc<Self>, queues: Vec<QueueConfig>) {
         let names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
-        let old = std::mem::replace(&mut *lock(&self.from_settings), names.clone());
+        let old = std::mem::replace(&mut *locked(&self.from_settings), names.clone());
         for name in old {
             if !names.contains(&name) {
                 self.forget_queue(&name);
@@ -167,7 +167,7 @@ impl Rq {
 
     /// Starts a queue, or tells one that runs its new settings.
     pub(crate) fn add_queue(self: &Arc<Self>, config: QueueConfig) {
-        let mut queues = lock(&self.queues);
+        let mut queues = locked(&self.queues);
         // Under the lock: a stop that comes now finds the queue.
         if self.stopping.load(Ordering::SeqCst) {
             return;
@@ -190,7 +190,7 @@ impl Rq {
         queues.insert(name.clone(), Arc::clone(&queue));
         drop(queues);
         // So that it exists, and is as the admin files say.
-        let deciding = lock(&self.deciding);
+        let deciding = locked(&self.deciding);
         let down = self.admin_files(&name) == Admin::Down;
         self.set_down(&name, down);
         drop(deciding);
@@ -204,7 +204,7 @@ impl Rq {
             .name(format!("rq {name}"))
             .spawn(move || crate::consumer::take(&rq, &its));
         match consumer {
-            Ok(thread) => lock(&self.threads).push(thread),
+            Ok(thread) => locked(&self.threads).push(thread),
             Err(error) => {
                 tracing::error!(queue = name, %error, "cannot start a thread for the queue");
                 queue.note_left();
@@ -215,12 +215,12 @@ impl Rq {
     /// The queue's script takes no more; what runs finishes, unless the service
     /// stops. Returns when nothing of it stands in a line any more.
     pub(crate) fn forget_queue(&self, name: &str) {
-        let mut queues = lock(&self.queues);
+        let mut queues = locked(&self.queues);
         let Some(queue) = queues.remove(name) else {
             return;
         };
         // Under the lock of all: a stop that comes now finds it here.
-        let mut forgotten = lock(&self.forgotten);
+        let mut forgotten = locked(&self.forgotten);
         forgotten.retain(|queue| queue.runs());
         forgotten.push(Arc::clone(&queue));
         drop((queues, forgotten));

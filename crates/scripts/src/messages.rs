@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use quintet_client::{BodyBytes, ScopedClient, Slices, ask_named};
 use quintet_types::{
     At, Attr, Body, BulkOp, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put,
-    PutMore, State, When,
+    PutMore, State, When, locked,
 };
 use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::ids::{parse_short, short_id};
-use crate::locks::lock;
 use crate::new::{Method, NewMessage};
 use crate::paths;
 use crate::record::{self, Around, STATES, attr_text, set, state_word, status_line, status_text};
@@ -99,7 +98,7 @@ impl Rq {
     pub fn create(&self, queue: &str, new: NewMessage, method: Method) -> Result<String, Fault> {
         self.must_have(queue)?;
         self.must_be_up(queue)?;
-        let _one_at_a_time = (method == Method::SingleQue).then(|| lock(&self.single));
+        let _one_at_a_time = (method == Method::SingleQue).then(|| locked(&self.single));
         if method == Method::SingleQue {
             let first = [ListState::Ready, ListState::Delayed]
                 .into_iter()
@@ -242,7 +241,7 @@ impl Rq {
             && let Some(queue) = self.scripted(queue)
         {
             if let Some(run) = queue.running(message.id.0) {
-                text = lock(&run.status).clone();
+                text = locked(&run.status).clone();
             } else if queue.runs_along(message.id.0) {
                 state = "que";
             }
@@ -477,7 +476,7 @@ impl Rq {
 
     pub(crate) fn preparing(&self, message: &Message) -> std::sync::MutexGuard<'_, ()> {
         let at = usize::try_from(message.id.0 % self.preparing.len() as u64);
-        lock(&self.preparing[at.expect("below a length")])
+        locked(&self.preparing[at.expect("below a length")])
     }
 
     /// Deletes a message that does not run, and its files.

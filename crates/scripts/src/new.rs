@@ -34,28 +34,26 @@ pub struct NewMessage {
     pub token: Option<String>,
 }
 
-/// Handling of a new message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Method {
-    /// It is put into the queue's order.
-    #[default]
-    Commit,
-    /// It is prepared: attachments may come, until it is committed.
-    Prep,
-    /// It is put only if nothing waits in the queue; else the first that waits
-    /// is answered.
-    SingleQue,
+quintet_types::named! {
+    /// Handling of a new message, by RQ's word for it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub enum Method, word {
+        /// It is put into the queue's order.
+        #[default]
+        Commit = "commit",
+        /// It is prepared: attachments may come, until it is committed.
+        Prep = "prep",
+        /// It is put only if nothing waits in the queue; else the first that waits
+        /// is answered.
+        SingleQue = "single_que",
+    }
 }
 
 impl Method {
     /// By RQ's word for it.
     pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "commit" => Some(Method::Commit),
-            "prep" => Some(Method::Prep),
-            "single_que" => Some(Method::SingleQue),
-            _ => None,
-        }
+        let mut all = Self::ALL.into_iter();
+        all.find(|method| method.word() == word)
     }
 }
 

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_types::{Command, Name, Outcome};
+use quintet_types::{Command, Name, Outcome, locked};
 use serde_json::Value;
 
 use crate::admin::{Admin, AdminOp};
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
-use crate::locks::lock;
 use crate::messages::done;
 use crate::paths::{self, read_small};
 use crate::service::Rq;
@@ -35,7 +34,7 @@ impl Rq {
     /// Reads the admin state from the files, and applies it everywhere.
     pub(crate) fn read_admin(&self, name: &str) -> Admin {
         let admin = self.admin_files(name);
-        let _deciding = lock(&self.deciding);
+        let _deciding = locked(&self.deciding);
         if let Some(queue) = self.scripted(name)
             && queue.note_admin(admin)
         {
@@ -76,7 +75,7 @@ impl Rq {
             paths::remove(&file)?;
         }
         // Also for queues without a script, which nobody looks after.
-        let deciding = lock(&self.deciding);
+        let deciding = locked(&self.deciding);
         self.must_have(name)?;
         self.set_down(name, self.admin_files(name) == Admin::Down);
         drop(deciding);
@@ -141,13 +140,13 @@ impl Rq {
             return Err(Fault::Denied(why));
         }
         // The supervisor may be reading the folders.
-        let mut folders = lock(&self.folders);
+        let mut folders = locked(&self.folders);
         folders.remove(name);
         self.forget_queue(name);
         // First what would make it again after a crash.
         paths::remove(&self.paths.queue_config(name))?;
         drop(folders);
-        let _deciding = lock(&self.deciding);
+        let _deciding = locked(&self.deciding);
         for what in ["down", "pause"] {
             paths::remove(&self.admin_file(name, what))?;
         }
@@ -205,7 +204,7 @@ impl Rq {
     /// in folders, also if their time of change does not tell, then links and
     /// timers.
     pub fn reload(self: &Arc<Self>) {
-        lock(&self.folders).clear();
+        locked(&self.folders).clear();
         self.read_folders();
         self.supervisor.rescan.store(true, Ordering::SeqCst);
         self.wake_supervisor();
@@ -214,7 +213,7 @@ impl Rq {
     /// Starts the queues that have a folder with settings, and tells those
     /// whose settings were changed there.
     pub(crate) fn read_folders(self: &Arc<Self>) {
-        let mut folders = lock(&self.folders);
+        let mut folders = locked(&self.folders);
         for name in paths::names_in(&self.paths.queues()).unwrap_or_default() {
             let path = self.paths.queue_config(&name);
             if check_queue_name(&name).is_err() || self.is_from_settings(&name) {

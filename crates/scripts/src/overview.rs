@@ -2,8 +2,9 @@
 
 use std::ops::Bound;
 
+use quintet_types::locked;
+
 use crate::admin::Admin;
-use crate::locks::lock;
 use crate::service::Rq;
 
 /// A script queue with its state and its runs, for lists.
@@ -35,7 +36,7 @@ impl Rq {
     /// on, `most` at most, each with `failed` messages that failed at most.
     pub fn scripts(&self, after: Option<&str>, most: usize, failed: usize) -> Vec<Scripted> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let queues: Vec<_> = lock(&self.queues)
+        let queues: Vec<_> = locked(&self.queues)
             .range::<str, _>((from, Bound::Unbounded))
             .take(most)
             .map(|(_, queue)| std::sync::Arc::clone(queue))

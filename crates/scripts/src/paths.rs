@@ -325,6 +325,13 @@ pub(crate) fn remove_tree(folder: &Path) {
     }
 }
 
+/// The links in a folder, by their names. A file that is being written is none.
+pub(crate) fn links(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> + use<> {
+    let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let links = all.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    links.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+}
+
 /// Reads a file that is meant to be small.
 pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>, Fault> {
     use std::io::Read;

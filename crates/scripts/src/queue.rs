@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use quintet_types::locked;
 use rustix::event::EventfdFlags;
 
 use crate::admin::Admin;
 use crate::config::QueueConfig;
-use crate::locks::lock;
 
 /// Messages whose end is remembered, so that the newest are found without
 /// going through all that are kept.
@@ -77,13 +77,13 @@ impl Running {
     }
 
     pub(crate) fn ask(&self, change: impl FnOnce(&mut RunRequests)) {
-        change(&mut lock(&self.requests));
+        change(&mut locked(&self.requests));
         // It is full only if it is readable anyway.
         let _readable = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     pub(crate) fn requests(&self) -> RunRequests {
-        *lock(&self.requests)
+        *locked(&self.requests)
     }
 }
 
@@ -110,7 +110,7 @@ impl Queue {
 
     /// Takes note of a message that ended in a state.
     pub(crate) fn note_end(&self, state: &'static str, id: u64, short: String) {
-        let mut ended = lock(&self.ended);
+        let mut ended = locked(&self.ended);
         ended.push_back((state, id, short));
         if ended.len() > ENDED_MAX {
             ended.pop_front();
@@ -120,7 +120,7 @@ impl Queue {
     /// Short ids of the last messages that ended in a state, newest message
     /// first. They may be gone or cloned since.
     pub(crate) fn ended(&self, state: &str) -> Vec<String> {
-        let ended = lock(&self.ended);
+        let ended = locked(&self.ended);
         let of_state = ended.iter().filter(|(at, ..)| *at == state);
         let mut ids: Vec<(u64, String)> = of_state
             .map(|(_, id, short)| (*id, short.clone()))
@@ -134,7 +134,7 @@ impl Queue {
     /// Ids of the last messages that ended as errors, the last one first.
     pub(crate) fn failed(&self, most: usize) -> Vec<u64> {
         let mut ids = Vec::new();
-        for (_, id, _) in lock(&self.ended)
+        for (_, id, _) in locked(&self.ended)
             .iter()
             .rev()
             .filter(|(at, ..)| *at == "err")
@@ -148,15 +148,15 @@ impl Queue {
 
     /// Runs that are not over.
     pub(crate) fn running_count(&self) -> usize {
-        lock(&self.work).running.len()
+        locked(&self.work).running.len()
     }
 
     pub(crate) fn config(&self) -> Arc<QueueConfig> {
-        Arc::clone(&lock(&self.work).config)
+        Arc::clone(&locked(&self.work).config)
     }
 
     pub(crate) fn configure(&self, config: QueueConfig) {
-        let mut work = lock(&self.work);
+        let mut work = locked(&self.work);
         if *work.config != config {
             work.config = Arc::new(config);
         }
@@ -167,13 +167,13 @@ impl Queue {
 
     /// Something happened: the consumer looks again.
     pub(crate) fn kick(&self) {
-        lock(&self.work).kicked = true;
+        locked(&self.work).kicked = true;
         self.changed.notify_all();
     }
 
     /// Takes note of what the admin files say; true if it is new.
     pub(crate) fn note_admin(&self, admin: Admin) -> bool {
-        let mut work = lock(&self.work);
+        let mut work = locked(&self.work);
         let new = work.admin != admin;
         work.admin = admin;
         work.kicked |= new;
@@ -186,14 +186,14 @@ impl Queue {
 
     /// No more runs are started; those there are finish.
     pub(crate) fn retire(&self) {
-        lock(&self.work).retired = true;
+        locked(&self.work).retired = true;
         self.changed.notify_all();
     }
 
     /// As [`Queue::retire`], and those there are are ended.
     pub(crate) fn stop(&self) {
         self.retire();
-        for run in lock(&self.work).running.values() {
+        for run in locked(&self.work).running.values() {
             run.ask(|requests| requests.stop = true);
         }
     }
@@ -201,7 +201,7 @@ impl Queue {
     /// Waits until something happened, or for `at_most`. `None` when the queue
     /// is retired.
     pub(crate) fn next_state(&self, at_most: Duration) -> Option<ConsumerState> {
-        let work = lock(&self.work);
+        let work = locked(&self.work);
         let (mut work, _timeout) = self
             .changed
             .wait_timeout_while(work, at_most, |work| !work.kicked && !work.retired)
@@ -218,7 +218,7 @@ impl Queue {
 
     /// Its consumer has left, or there is none.
     pub(crate) fn note_left(&self) {
-        lock(&self.work).left = true;
+        locked(&self.work).left = true;
         self.changed.notify_all();
     }
 
@@ -233,7 +233,7 @@ impl Queue {
     }
 
     fn await_work(&self, over: impl Fn(&Work) -> bool) {
-        let work = lock(&self.work);
+        let work = locked(&self.work);
         let _work = self
             .changed
             .wait_while(work, |work| !over(work))
@@ -242,12 +242,12 @@ impl Queue {
 
     /// True if a run is not over.
     pub(crate) fn runs(&self) -> bool {
-        !lock(&self.work).running.is_empty()
+        !locked(&self.work).running.is_empty()
     }
 
     /// A run begins; false if the queue ends.
     pub(crate) fn begin(&self, id: u64, run: &Arc<Running>, along: &[u64]) -> bool {
-        let mut work = lock(&self.work);
+        let mut work = locked(&self.work);
         if work.retired {
             return false;
         }
@@ -258,7 +258,7 @@ impl Queue {
 
     /// A run is over.
     pub(crate) fn end(&self, id: u64, along: &[u64]) {
-        let mut work = lock(&self.work);
+        let mut work = locked(&self.work);
         work.running.remove(&id);
         for id in along {
             work.along.remove(id);
@@ -269,34 +269,34 @@ impl Queue {
     }
 
     pub(crate) fn running(&self, id: u64) -> Option<Arc<Running>> {
-        lock(&self.work).running.get(&id).map(Arc::clone)
+        locked(&self.work).running.get(&id).map(Arc::clone)
     }
 
     /// True if the message waits for the end of another's run.
     pub(crate) fn runs_along(&self, id: u64) -> bool {
-        lock(&self.work).along.contains(&id)
+        locked(&self.work).along.contains(&id)
     }
 
     /// True if a running message has these parameters.
     pub(crate) fn is_blocked(&self, params: &[Option<Vec<u8>>]) -> bool {
-        let work = lock(&self.work);
+        let work = locked(&self.work);
         work.running.values().any(|run| run.blocking == params)
     }
 
     /// Runs that ask this server.
     pub(crate) fn running_to(&self, receiver: &str) -> usize {
-        let work = lock(&self.work);
+        let work = locked(&self.work);
         let runs = work.running.values();
         runs.filter(|run| run.receiver.as_deref() == Some(receiver))
             .count()
     }
 
     pub(crate) fn has_script_error(&self) -> bool {
-        lock(&self.work).script_errors > 0
+        locked(&self.work).script_errors > 0
     }
 
     pub(crate) fn count_script_error(&self, there: bool) {
-        let mut work = lock(&self.work);
+        let mut work = locked(&self.work);
         if there {
             work.script_errors += 1;
         } else {

@@ -5,9 +5,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use quintet_types::locked;
+
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
-use crate::locks::lock;
 use crate::new::{Method, NewMessage};
 use crate::rules::{RUBY_FILE, RULES_FILE, Rules, RulesState};
 use crate::service::Rq;
@@ -56,7 +57,7 @@ impl Rq {
         let path = self.rules_path();
         let stamp = std::fs::metadata(&path).ok();
         let stamp = stamp.map(|about| (about.modified().ok(), about.len(), about.ino()));
-        let mut known = lock(&self.router.read);
+        let mut known = locked(&self.router.read);
         if let (Some(stamp), Some((own, state))) = (stamp, &*known)
             && stamp == *own
         {
@@ -123,7 +124,7 @@ impl Rq {
         if self.has_rules() {
             self.start_router();
         }
-        let mut reported = lock(&self.router.reported);
+        let mut reported = locked(&self.router.reported);
         if reported.as_ref() == Some(&state) {
             return;
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quintet_client::BodyBytes;
-use quintet_types::{By, Command, Edit, Ended, How, Message, Outcome, Peek, When};
+use quintet_types::{By, Command, Edit, Ended, How, Message, Outcome, Peek, When, locked};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::Value;
 
@@ -15,7 +15,6 @@ use crate::child::{self, Child, Start};
 use crate::config::QueueConfig;
 use crate::guest::Guest;
 use crate::ids::short_id;
-use crate::locks::lock;
 use crate::messages::{MessageMatch, PutAs};
 use crate::new::NewMessage;
 use crate::paths;
@@ -25,7 +24,7 @@ use crate::record::{self, set};
 use crate::router;
 use crate::script::{Script, environment};
 use crate::service::Rq;
-use crate::verdict::{Exit, Rules, ScriptReport, Verdict, decide};
+use crate::verdict::{Exit, ResendRules, ScriptReport, Verdict, decide};
 
 /// Fields that webhooks are not told where they are too long, the first one first.
 const LONG_FIELDS: &str = "param1 param2 param3 param4 post_run_webhook dest src _attachments";
@@ -195,7 +194,7 @@ impl ScriptRun {
             }
             let before = report.resends();
             report.hear(line);
-            lock(&running.status).clone_from(&report.status);
+            locked(&running.status).clone_from(&report.status);
             if report.resends() && !before {
                 // At once: a crash before its end must not give it a run more.
                 count = count.saturating_add(1);
@@ -217,7 +216,7 @@ impl ScriptRun {
             let status = format!("TIME LIMIT OF {seconds} s PASSED - MOVING TO ERR");
             return Over::Decided(Verdict::Err(status));
         }
-        let rules = Rules {
+        let rules = ResendRules {
             count,
             max_count: record::max_count(&self.message),
             strict: self.config.strict_exit,

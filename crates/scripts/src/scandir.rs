@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
-use crate::paths::read_small;
+use crate::paths::{links, read_small};
 use crate::service::Rq;
 
 /// The queues that were found.
@@ -24,17 +24,12 @@ impl Scandir {
     /// Messages of a forgotten queue stay, and go on when it is back.
     pub(crate) fn scan(&mut self, rq: &Arc<Rq>) {
         let mut there = Vec::new();
-        let folder = rq.paths.scandir();
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
-            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        for (name, path) in links(&rq.paths.scandir()) {
             let is_ours = !rq.is_from_settings(&name) && !rq.paths.queue_config(&name).exists();
-            if !is_link || check_queue_name(&name).is_err() || !is_ours {
+            if check_queue_name(&name).is_err() || !is_ours {
                 continue;
             }
-            match read(&entry.path(), &name) {
+            match read(&path, &name) {
                 Ok(config) => {
                     there.push(name.clone());
                     if self.found.get(&name) != Some(&config) {

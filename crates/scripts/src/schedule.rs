@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use chrono::Local;
+use quintet_policy::Cron;
 use quintet_types::Ms;
 
 use crate::admin::Admin;
-use crate::config::Schedule;
-use crate::cron::{next, parse};
+use crate::config::ScheduleEntry;
 use crate::messages::PutAs;
 use crate::new::NewMessage;
 use crate::service::Rq;
@@ -36,9 +37,10 @@ impl Schedules {
                 continue;
             }
             for (n, entry) in config.schedule.iter().enumerate() {
-                let Some(at) = parse(&entry.cron).ok().and_then(|cron| next(&cron, now)) else {
+                let Ok(cron) = Cron::of_script(&entry.cron) else {
                     continue;
                 };
+                let at = cron.after_in(now, &Local);
                 let key = (queue.name.clone(), n);
                 let last = self.put.get(&key).copied();
                 if at.since(now) > EARLY_MS || last.is_some_and(|last| was_put(last, at)) {
@@ -62,7 +64,7 @@ fn was_put(last: Ms, at: Ms) -> bool {
     at <= last && last.since(at) <= BACK_MS
 }
 
-fn put(rq: &Rq, queue: &str, entry: &Schedule, n: usize, at: Ms) -> Result<(), crate::Fault> {
+fn put(rq: &Rq, queue: &str, entry: &ScheduleEntry, n: usize, at: Ms) -> Result<(), crate::Fault> {
     let new = NewMessage {
         src: Some("cron".to_owned()),
         params: entry.params.clone(),

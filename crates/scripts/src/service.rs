@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use quintet_client::{ClientApi, ScopedClient};
 use quintet_types::{
     BulkOp, Command, ListState, Message, Name, Outcome, Overrides, QueueGauges, QueueStats,
-    StatsOf, StatsReply,
+    StatsOf, StatsReply, locked,
 };
 use serde_json::Value;
 
@@ -18,7 +18,6 @@ use crate::acknowledged::Errack;
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
 use crate::files::VerifiedAttachments;
-use crate::locks::lock;
 use crate::options::Options;
 use crate::paths::{Paths, RootLock};
 use crate::queue::Queue;
@@ -123,16 +122,18 @@ impl Sizes {
 impl Rq {
     /// True if the server's settings have it: then no folder changes it.
     pub(crate) fn is_from_settings(&self, name: &str) -> bool {
-        lock(&self.from_settings).iter().any(|other| other == name)
+        locked(&self.from_settings)
+            .iter()
+            .any(|other| other == name)
     }
 
     /// The queue of this name, if it has a script.
     pub(crate) fn scripted(&self, name: &str) -> Option<Arc<Queue>> {
-        lock(&self.queues).get(name).map(Arc::clone)
+        locked(&self.queues).get(name).map(Arc::clone)
     }
 
     pub(crate) fn all_scripted(&self) -> Vec<Arc<Queue>> {
-        lock(&self.queues).values().map(Arc::clone).collect()
+        locked(&self.queues).values().map(Arc::clone).collect()
     }
 
     /// Has the queue's consumer look again, if a script takes its messages.
@@ -147,7 +148,7 @@ impl Rq {
     }
 
     pub(crate) fn wake_supervisor(&self) {
-        *lock(&self.supervisor.requested) = true;
+        *locked(&self.supervisor.requested) = true;
         self.supervisor.changed.notify_all();
     }
 
@@ -204,7 +205,7 @@ impl Rq {
     /// The names of all queues RQ can show, sorted: those with a script, and
     /// others whose name RQ allows.
     pub fn queues(&self) -> Vec<String> {
-        let mut names: Vec<String> = lock(&self.queues).keys().cloned().collect();
+        let mut names: Vec<String> = locked(&self.queues).keys().cloned().collect();
         let mut next = Some((0, 0));
         while let Some(from) = next.take() {
             if let Outcome::Stats(stats) = self.ask(Command::Stats(StatsOf::Queues { from }))

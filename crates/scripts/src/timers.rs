@@ -14,7 +14,7 @@ use crate::admin::Admin;
 use crate::config::text;
 use crate::fault::Fault;
 use crate::new::{Method, NewMessage};
-use crate::paths::read_small;
+use crate::paths::{links, read_small};
 use crate::service::Rq;
 
 /// Seconds between two messages at least (RQ's).
@@ -42,19 +42,13 @@ struct Timer {
 impl Timers {
     /// Takes in what was linked, changed or removed.
     pub(crate) fn scan(&mut self, rq: &Rq) {
-        let folder = rq.paths.timers();
         let mut first = rq.client_api.now();
         let mut there = Vec::new();
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let Ok(name) = entry.file_name().into_string() else {
+        for (name, path) in links(&rq.paths.timers()) {
+            let Some(form) = Form::of(&name) else {
                 continue;
             };
-            // Only links: what is being written is not read.
-            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-            let Some(form) = Form::of(&name).filter(|_| is_link) else {
-                continue;
-            };
-            let Ok(changed) = fs::metadata(entry.path()).and_then(|about| about.modified()) else {
+            let Ok(changed) = fs::metadata(&path).and_then(|about| about.modified()) else {
                 continue;
             };
             there.push(name.clone());
@@ -65,7 +59,7 @@ impl Timers {
             {
                 continue;
             }
-            match read(&entry.path(), form, changed, first) {
+            match read(&path, form, changed, first) {
                 Ok(timer) => {
                     first = first + STAGGER_MS;
                     self.bad.remove(&name);

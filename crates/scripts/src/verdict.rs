@@ -74,7 +74,7 @@ impl ScriptReport {
 
 /// The rules by which messages are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct ResendRules {
     /// How often the message was sent again, this time included.
     pub(crate) count: u32,
     /// How often it may be.
@@ -83,7 +83,7 @@ pub(crate) struct Rules {
     pub(crate) strict: bool,
 }
 
-pub(crate) fn decide(report: &ScriptReport, exit: Exit, rules: Rules) -> Verdict {
+pub(crate) fn decide(report: &ScriptReport, exit: Exit, rules: ResendRules) -> Verdict {
     let status = report.status.clone();
     let clean = exit == Exit::Code(0);
     match report.mark {
@@ -127,7 +127,7 @@ mod tests {
                 report.hear(&script_line)
             });
         }
-        let rules = Rules {
+        let rules = ResendRules {
             count: 3,
             max_count: if lines.contains(&"run last time") {
                 3

@@ -10,7 +10,7 @@ use quintet_client::{Arrivals, AuditLog, ClusterNumbers, ClusterSeen};
 use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner};
 use quintet_process::Bound;
-use quintet_process::{End, Order};
+use quintet_process::{End, MainRequest};
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
 use quintet_types::Operation;
@@ -65,7 +65,7 @@ pub(crate) fn follow(
     _: Arc<dyn Arrivals>,
     _: Arc<dyn AuditLog>,
     _: &dyn Fn(),
-    _: (&Sender<Order>, &Receiver<Order>),
+    _: (&Sender<MainRequest>, &Receiver<MainRequest>),
 ) -> Result<Option<Ownership>> {
     bail!(NO_CLUSTER)
 }

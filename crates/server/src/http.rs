@@ -8,13 +8,13 @@ use quintet_client::ClientApi;
 use quintet_config::http::{self as config, NAME, PORT};
 use quintet_config::{Address, Listen, Places};
 use quintet_edge::{Dispatchers, Edge, HttpGate};
-use quintet_http::{Elsewhere, Limits, Logins, Serve, Settings, User};
+use quintet_http::{Limits, Logins, Serve, Settings, User};
 use quintet_process::{Bound, bind};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
 use quintet_web::Site;
 
-use crate::running::{Running, share};
+use crate::running::{Running, host_of, share};
 
 /// The options as `quintet-http` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.
@@ -57,8 +57,8 @@ pub(crate) fn users(pairs: Vec<(String, String)>) -> Vec<User> {
 
 /// An open listener and what it serves.
 pub(crate) struct Open {
-    bound: Bound,
-    settings: Settings,
+    pub(crate) bound: Bound,
+    pub(crate) settings: Settings,
     /// The user of a client that does not log in; empty: nobody in particular.
     user: String,
 }
@@ -87,38 +87,15 @@ impl Open {
         })
     }
 
-    /// Where it really listens.
-    pub(crate) fn address(&self) -> &Address {
-        &self.bound.address
-    }
-
-    /// Its socket.
-    pub(crate) fn bound(&self) -> &Bound {
-        &self.bound
-    }
-
     /// How it is called from elsewhere, with the relative root and a slash at
     /// the end.
     pub(crate) fn host(&self) -> String {
         let root = &self.settings.relative_root;
-        let scheme = match self.settings.tls {
-            Some(_) => "https",
-            None => "http",
-        };
-        match &self.bound.address {
-            Address::Tcp(at) if at.ip().is_unspecified() => {
-                let name = rustix::system::uname();
-                let name = name.nodename().to_string_lossy();
-                format!("{scheme}://{name}:{}{root}", at.port())
-            }
-            Address::Tcp(at) => format!("{scheme}://{at}{root}"),
-            Address::Unix(_) => format!("http://localhost:{PORT}{root}"),
+        match (host_of(&self.bound.address), &self.settings.tls) {
+            (Some(host), Some(_)) => format!("https://{host}{root}"),
+            (Some(host), None) => format!("http://{host}{root}"),
+            (None, _) => format!("http://localhost:{PORT}{root}"),
         }
-    }
-
-    /// Its console tells what another way in calls queues.
-    pub(crate) fn knows(&mut self, elsewhere: &Arc<dyn Elsewhere>) {
-        self.settings.elsewhere = Some(Arc::clone(elsewhere));
     }
 
     /// Its port; that of RQ for a unix socket.
@@ -127,11 +104,6 @@ impl Open {
             Address::Tcp(at) => at.port(),
             Address::Unix(_) => PORT,
         }
-    }
-
-    /// True if queues may be made and deleted here.
-    pub(crate) fn allow_new_queue(&self) -> bool {
-        self.settings.allow_new_queue
     }
 }
 

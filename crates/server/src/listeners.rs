@@ -33,34 +33,29 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
     let is_on = config.cluster.is_on();
     let mut opened = Opened::default();
     for (number, listen) in config.listen.iter().enumerate() {
-        let (served, address, secure) = (listen.served, &listen.address, tls.of(number));
-        let protocol = match served {
+        let (address, secure) = (&listen.address, tls.of(number));
+        let name = listen.served.name();
+        let protocol = match listen.served {
             Served::Protocol(protocol) => protocol,
             Served::Http => {
                 let open = http::Open::new(listen, &places, secure.clone())?;
-                opened.keep(is_on, served.name(), address, open.bound(), secure)?;
-                opened
-                    .addresses
-                    .push((served.name(), open.address().clone()));
+                opened.keep(is_on, name, address, &open.bound, secure)?;
+                opened.addresses.push((name, open.bound.address.clone()));
                 opened.http.push(open);
                 continue;
             }
             Served::Sqs => {
                 let open = sqs::Open::new(listen, &places, secure.clone())?;
-                opened.keep(is_on, served.name(), address, open.bound(), secure)?;
-                opened
-                    .addresses
-                    .push((served.name(), open.address().clone()));
+                opened.keep(is_on, name, address, &open.bound, secure)?;
+                opened.addresses.push((name, open.bound.address.clone()));
                 opened.sqs.push(open);
                 continue;
             }
         };
         let listening = listening(protocol, &listen.options)?;
-        let bound = bind(protocol.name, address)?;
-        opened.keep(is_on, protocol.name, address, &bound, secure.clone())?;
-        opened
-            .addresses
-            .push((protocol.name, bound.address.clone()));
+        let bound = bind(name, address)?;
+        opened.keep(is_on, name, address, &bound, secure.clone())?;
+        opened.addresses.push((name, bound.address.clone()));
         opened.listening.push(Listening {
             idle_ms: listen.idle_ms,
             user: listen.user.clone(),

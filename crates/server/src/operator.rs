@@ -14,7 +14,7 @@ use quintet_config::{Secrets, changed, print};
 use quintet_host::{locked, wall_ms};
 use quintet_ops::audit;
 use quintet_ops::metrics::{samples, survey_queues, text};
-use quintet_process::Order;
+use quintet_process::MainRequest;
 use quintet_types::{
     Attempt, Ending, MessageId, Name, Operation, Overrides, Principal, QueueSetup, QueueStats,
     ServerStats,
@@ -233,19 +233,21 @@ impl Operator for Server {
     }
 
     fn drain(&self, on: bool) -> bool {
-        self.operations.order(Order::Drain(on)).is_ok()
+        self.operations.request(MainRequest::Drain(on)).is_ok()
     }
 
     fn reload(&self, principal: Option<Principal>, notify: TellReload) {
         // A reload must not lock out the user that asks for it. The operator gets in all the same.
         let by = principal.filter(|by| *by != Principal::SERVER);
-        // Where the server stops, `notify` is dropped with the order.
-        let _stopping = self.operations.order(Order::Reload(by, Some(notify)));
+        // Where the server stops, `notify` is dropped with the request.
+        let _stopping = self
+            .operations
+            .request(MainRequest::Reload(by, Some(notify)));
     }
 
     fn shutdown(&self) -> Result<(), String> {
         match self.edge.limits.allow_shutdown.load(Ordering::Relaxed) {
-            true => self.operations.order(Order::Stop),
+            true => self.operations.request(MainRequest::Stop),
             false => Err("shutdown is not allowed: set allow_shutdown = true".to_owned()),
         }
     }

@@ -58,6 +58,19 @@ pub(crate) fn task_of(dispatchers: &Dispatchers) -> Option<Task> {
     Some(Box::pin(dispatchers.task()?))
 }
 
+/// An address as other machines reach it; `None`: a unix socket.
+pub(crate) fn host_of(address: &Address) -> Option<String> {
+    match address {
+        Address::Tcp(at) if at.ip().is_unspecified() => {
+            let name = rustix::system::uname();
+            let name = name.nodename().to_string_lossy();
+            Some(format!("{name}:{}", at.port()))
+        }
+        Address::Tcp(at) => Some(at.to_string()),
+        Address::Unix(_) => None,
+    }
+}
+
 /// Gives a listener the state that it shares with all others, and the counters of its replies.
 pub(crate) fn share(settings: &mut Settings, bound: &Bound, edge: &Edge, counts: &Arc<HttpCounts>) {
     settings.memory = Some(Arc::clone(&edge.connection_memory));

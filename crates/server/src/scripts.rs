@@ -97,7 +97,9 @@ impl Scripts {
             let logins = logins(&edge.security);
             let client_api = &scripts.client_api;
             let elsewhere: Arc<dyn Elsewhere> = Arc::new(shown);
-            open.iter_mut().for_each(|one| one.knows(&elsewhere));
+            for one in &mut open {
+                one.settings.elsewhere = Some(Arc::clone(&elsewhere));
+            }
             let threads = config.http_threads();
             let running = http::serve(open, edge, threads, &rq, client_api, &logins, dispatchers)?;
             scripts.http = Some(running);
@@ -254,7 +256,7 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
     });
     options.env.clone_from(&config.script_env);
     options.port = first.map_or(PORT, http::Open::port);
-    options.allow_new_queue = open.iter().any(http::Open::allow_new_queue);
+    options.allow_new_queue = open.iter().any(|one| one.settings.allow_new_queue);
     options.limits = Limits {
         run_time: Duration::from_millis(config.script_time_ms),
         grace: Duration::from_millis(config.script_grace_ms),

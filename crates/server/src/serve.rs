@@ -20,7 +20,7 @@ use quintet_ops::audit::Audit;
 use quintet_ops::history::Surroundings;
 use quintet_ops::{EventLog, Tracing, stuck};
 use quintet_otlp::Counts;
-use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_file_limit};
+use quintet_process::{Bound, Crew, End, MainRequest, again, fit, modes, notify, raise_file_limit};
 use quintet_types::Operation;
 use quintet_web::Site;
 
@@ -66,8 +66,8 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     leave_out_taken(&mut config)?;
     let places = fit(&config);
     modes::warn_wider(&config.data);
-    let (orders, inbox) = channel();
-    let stops = quintet_process::signals::listen(orders.clone())?;
+    let (requests, inbox) = channel();
+    let stops = quintet_process::signals::listen(requests.clone())?;
     let tls = Tls::load(&config)?;
     let _watch = Watch::start(&tls)?;
     let process = Process {
@@ -77,7 +77,7 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
         command_line,
         places,
         tls,
-        orders,
+        requests,
         inbox,
         stops,
     };
@@ -96,8 +96,8 @@ struct Process {
     command_line: CommandLine,
     places: Places,
     tls: Arc<Tls>,
-    orders: Sender<Order>,
-    inbox: Receiver<Order>,
+    requests: Sender<MainRequest>,
+    inbox: Receiver<MainRequest>,
     /// Set by the first signal to stop.
     stops: Arc<AtomicBool>,
 }
@@ -134,7 +134,7 @@ impl Process {
                 let connections = places.connections;
                 let (arrivals, log) = (Arc::<Quotas>::clone(&quotas), Arc::<Audit>::clone(&audit));
                 let reload = || reload_limits(&self.command_line, &quotas);
-                let ours = (&self.orders, &self.inbox);
+                let ours = (&self.requests, &self.inbox);
                 match cluster::follow(
                     &config,
                     proxy_listeners,
@@ -158,7 +158,7 @@ impl Process {
             config,
             self.command_line.clone(),
             listening,
-            self.orders.clone(),
+            self.requests.clone(),
             place,
             ownership,
             (tls, spans),
@@ -181,7 +181,7 @@ impl Process {
         }
         let control = start_control(&server)?;
         let (io, dispatcher) = start_workers(&server, polls, bound)?;
-        let mut threads = Running {
+        let mut threads = ServerThreads {
             server: Arc::clone(&server),
             io,
             dispatcher,
@@ -235,7 +235,7 @@ impl Process {
 /// # Errors
 /// A thread has panicked, or what was decided last cannot be written.
 fn stop(
-    mut threads: Running,
+    mut threads: ServerThreads,
     control: Web,
     scripts: Scripts,
     traced: Option<Tracing>,
@@ -353,7 +353,7 @@ fn open(
     config: Config,
     command_line: CommandLine,
     listeners: Vec<Listening>,
-    orders: Sender<Order>,
+    requests: Sender<MainRequest>,
     (places, auth, quotas, audit): (Places, Auth, Arc<Quotas>, Arc<Audit>),
     ownership: Option<Ownership>,
     (tls, spans): (Arc<Tls>, Arc<Counts>),
@@ -405,7 +405,7 @@ fn open(
         security,
         dispatchers: Arc::new(dispatchers),
         node,
-        operations: Operations::new(config, command_line, (audit, events), spans, orders)?,
+        operations: Operations::new(config, command_line, (audit, events), spans, requests)?,
     };
     let polls = Polls {
         io: polls,
@@ -587,8 +587,8 @@ fn start_workers(server: &Arc<Server>, polls: Polls, bound: Vec<Bound>) -> Resul
 
 /// Does what is ordered until that is to stop, and ends logins.
 fn obey(
-    threads: &mut Running,
-    inbox: &Receiver<Order>,
+    threads: &mut ServerThreads,
+    inbox: &Receiver<MainRequest>,
     level: &logging::Level,
     scripts: &mut Scripts,
 ) -> End {
@@ -600,16 +600,16 @@ fn obey(
             looked = Instant::now();
             end_logins();
         }
-        let order = match inbox.recv_timeout(LOGINS_LOOK.saturating_sub(looked.elapsed())) {
-            Ok(order) => order,
+        let request = match inbox.recv_timeout(LOGINS_LOOK.saturating_sub(looked.elapsed())) {
+            Ok(request) => request,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return End::Stop,
         };
-        match order {
-            Order::Stop => return End::Stop,
-            Order::HandOver => return End::HandOver,
-            Order::StepDown => return End::Deposed,
-            Order::Reload(by, sender) => {
+        match request {
+            MainRequest::Stop => return End::Stop,
+            MainRequest::HandOver => return End::HandOver,
+            MainRequest::StepDown => return End::Deposed,
+            MainRequest::Reload(by, sender) => {
                 let came = server.read_again(by).map(|reloaded| {
                     level.set(&reloaded.log_level);
                     let begun = start_hooks(&mut threads.helpers, &server, &threads.ends);
@@ -622,8 +622,8 @@ fn obey(
                 server.reloaded(came, sender);
             }
             // Whatever it was, it is over or not yet.
-            Order::ClusterChanged => {}
-            Order::Drain(on) => {
+            MainRequest::ClusterChanged => {}
+            MainRequest::Drain(on) => {
                 server.edge.draining.store(on, Ordering::Relaxed);
                 server.core.set_draining(on);
                 let (operation, says) = match on {
@@ -641,7 +641,7 @@ fn obey(
 }
 
 /// A server that serves, and its threads.
-struct Running {
+struct ServerThreads {
     server: Arc<Server>,
     io: Crew,
     dispatcher: Crew,
@@ -650,7 +650,7 @@ struct Running {
     ends: Arc<AtomicBool>,
 }
 
-impl Threads for Running {
+impl Threads for ServerThreads {
     fn connections(&self) -> u64 {
         self.server.edge.guests.open.load(Ordering::Relaxed)
     }
@@ -674,7 +674,7 @@ impl Threads for Running {
     }
 }
 
-impl Running {
+impl ServerThreads {
     /// Finishes what was decided and ends all threads.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use quintet_ops::schedules::Schedules;
 use quintet_ops::webhooks::Webhooks;
 use quintet_ops::{EventLog, Tails};
 use quintet_otlp::Counts;
-use quintet_process::Order;
+use quintet_process::MainRequest;
 
 use crate::cluster::Node;
 
@@ -50,7 +50,7 @@ pub(crate) struct Operations {
     pub(crate) webhooks: Webhooks,
     /// Spans that were made for a collector.
     pub(crate) spans: Arc<Counts>,
-    orders: Sender<Order>,
+    requests: Sender<MainRequest>,
 }
 
 impl Operations {
@@ -63,7 +63,7 @@ impl Operations {
         command_line: CommandLine,
         (audit, events): (Arc<Audit>, Arc<EventLog>),
         spans: Arc<Counts>,
-        orders: Sender<Order>,
+        requests: Sender<MainRequest>,
     ) -> Result<Self> {
         Ok(Self {
             schedules: Schedules::new(&config)?,
@@ -78,16 +78,16 @@ impl Operations {
             histories: HistoryRecorder::default(),
             tails: Tails::default(),
             spans,
-            orders,
+            requests,
         })
     }
 
     /// Has the main thread do this.
     ///
     /// # Errors
-    /// It obeys no order any more.
-    pub(crate) fn order(&self, order: Order) -> Result<(), String> {
-        let sent = self.orders.send(order);
+    /// It obeys no request any more.
+    pub(crate) fn request(&self, request: MainRequest) -> Result<(), String> {
+        let sent = self.requests.send(request);
         sent.map_err(|_| "the server is stopping".to_owned())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use quintet_client::{ClientApi, ScopedClient};
 use quintet_config::sqs::{self as config, NAME};
-use quintet_config::{Address, Config, Listen, Places};
+use quintet_config::{Config, Listen, Places};
 use quintet_edge::{Dispatchers, Edge, HttpGate};
 use quintet_host::locked;
 use quintet_http::{Limits, Serve, Settings, User};
@@ -16,10 +16,9 @@ use quintet_tls::Secure;
 use quintet_types::{
     Command, CommandError, Effect, Guard, Name, Outcome, TableRequest, Transaction,
 };
-use ring::rand::SecureRandom as _;
 
 use crate::http::users;
-use crate::running::{Running, share};
+use crate::running::{Running, host_of, share};
 
 /// The durable table with what receipt handles and ids of messages are made with.
 const TABLE: &[u8] = b"quintet.sqs";
@@ -67,7 +66,7 @@ fn own(read: config::Sqs) -> quintet_sqs::Options {
 
 /// An open listener and what it serves.
 pub(crate) struct Open {
-    bound: Bound,
+    pub(crate) bound: Bound,
     settings: Settings,
     options: quintet_sqs::Options,
     users: Vec<User>,
@@ -97,31 +96,10 @@ impl Open {
         })
     }
 
-    /// Where it really listens.
-    pub(crate) fn address(&self) -> &Address {
-        &self.bound.address
-    }
-
     /// Adds it to the console's list.
     pub(crate) fn fill_info(&self, shown: &mut ListenerInfo) {
-        let host = match &self.bound.address {
-            Address::Tcp(at) if at.ip().is_unspecified() => {
-                let name = rustix::system::uname();
-                Some(format!(
-                    "{}:{}",
-                    name.nodename().to_string_lossy(),
-                    at.port()
-                ))
-            }
-            Address::Tcp(at) => Some(at.to_string()),
-            Address::Unix(_) => None,
-        };
+        let host = host_of(&self.bound.address);
         shown.add(&self.options, host, self.settings.tls.is_some());
-    }
-
-    /// Its socket.
-    pub(crate) fn bound(&self) -> &Bound {
-        &self.bound
     }
 }
 
@@ -183,9 +161,7 @@ fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
     if let Some(bytes) = kept(client.ask(get()))? {
         return Ok(Secrets::new(&bytes));
     }
-    let mut bytes = [0; Secrets::BYTES];
-    ring::rand::SystemRandom::new()
-        .fill(&mut bytes)
+    let bytes = quintet_host::random::<{ Secrets::BYTES }>()
         .map_err(|_| anyhow!("sqs: the system provides no random numbers"))?;
     let set = Transaction {
         guards: vec![Guard::Table {

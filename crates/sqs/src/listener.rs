@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
+use quintet_client::words::date;
 use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
     Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving,
     LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, Whole, held,
     interruptible, pace, whole,
 };
-use quintet_types::{Caller, ClientId, CommandError, Name, Principal, QueueSettings, Verb};
+use quintet_types::{Caller, ClientId, CommandError, Name, Principal, QueueSettings, Verb, mixed};
 use tokio::sync::watch;
 
 use crate::ask::{ShardClient, unexpected};
@@ -111,14 +111,9 @@ struct Ids {
 impl Ids {
     fn next(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        // Spreads neighbours (the finalizer of SplitMix64).
-        let mix = |mut x: u64| {
-            x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            x ^ x >> 31
-        };
-        let high = mix(self.base ^ number);
-        let low = mix(number.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ self.base;
+        // Spreads neighbours.
+        let high = mixed(self.base ^ number);
+        let low = mixed(number.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ self.base;
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
             high >> 32,
@@ -456,7 +451,8 @@ impl Sqs {
             header: &header,
             body,
         };
-        sign::check(&came, keys, utc(self.client_api.wall().0)).map(Some)
+        let now = date(self.client_api.wall().0).unwrap_or_default();
+        sign::check(&came, keys, now).map(Some)
     }
 
     /// The client: by the signature, where keys are known; then by the server's users, if there are
@@ -704,11 +700,6 @@ fn values(headers: &HeaderMap, name: &str) -> Option<String> {
     values.peek()?;
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
     Some(values.collect::<Vec<String>>().join(","))
-}
-
-fn utc(ms: u64) -> DateTime<Utc> {
-    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-    DateTime::from_timestamp_millis(ms).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ pub(crate) struct Limits {
 
 /// A message that may be put, as far as can be said without its queue.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct CheckedMessage {
     pub(crate) body: String,
     /// `None`: as its queue says.
     pub(crate) delay_s: Option<u64>,
@@ -133,7 +133,7 @@ pub(crate) fn check<Url, Id>(
     entry: NewMessage<Url, Id>,
     way: Way<'_>,
     limits: Limits,
-) -> Result<Sent, Fault> {
+) -> Result<CheckedMessage, Fault> {
     let body = entry.message_body.unwrap_or_default();
     if body.is_empty() {
         return Err(Fault::missing("MessageBody"));
@@ -162,13 +162,13 @@ pub(crate) fn check<Url, Id>(
             check_id(id, parameter)?;
         }
     }
-    let mut sent = Sent {
+    let mut sent = CheckedMessage {
         bytes: body.len() as u64,
         body,
         delay_s,
         group: entry.message_group_id,
         dedup: entry.message_deduplication_id,
-        ..Sent::default()
+        ..CheckedMessage::default()
     };
     of_user(&entry.message_attributes, &mut sent)?;
     of_system(entry.message_system_attributes, way.trace, &mut sent)?;
@@ -182,7 +182,7 @@ pub(crate) fn check<Url, Id>(
     }
 }
 
-fn of_user(supplied: &Named<Attribute>, sent: &mut Sent) -> Result<(), Fault> {
+fn of_user(supplied: &Named<Attribute>, sent: &mut CheckedMessage) -> Result<(), Fault> {
     if supplied.count > ATTRIBUTES_MAX {
         return Err(Fault::parameter(format!(
             "Number of message attributes [{}] exceeds the allowed maximum [{ATTRIBUTES_MAX}].",
@@ -210,7 +210,7 @@ fn of_user(supplied: &Named<Attribute>, sent: &mut Sent) -> Result<(), Fault> {
 fn of_system(
     supplied: Named<Attribute>,
     header: Option<&str>,
-    sent: &mut Sent,
+    sent: &mut CheckedMessage,
 ) -> Result<(), Fault> {
     for (name, attribute) in &supplied.kept {
         if name != TRACE_NAME || attribute.data_type.as_deref() != Some("String") {
@@ -333,7 +333,7 @@ mod tests {
         serde_json::from_value(json).expect("an entry")
     }
 
-    fn checked(json: serde_json::Value) -> Result<Sent, Fault> {
+    fn checked(json: serde_json::Value) -> Result<CheckedMessage, Fault> {
         check(entry(json), Way::default(), LIMITS)
     }
 

@@ -14,7 +14,7 @@ use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
 use crate::input::{SendEntry, SendMessage, SendMessageBatch};
 use crate::listener::{RequestContext, Sqs};
-use crate::message::{self, SENDER, Sent, Way};
+use crate::message::{self, CheckedMessage, SENDER, Way};
 use crate::names;
 use crate::once::Stored;
 use crate::queue;
@@ -46,7 +46,7 @@ impl Fifo {
     }
 
     /// By what a message is known again.
-    fn dedupe(&self, sent: &Sent) -> Result<Dedupe, Fault> {
+    fn dedupe(&self, sent: &CheckedMessage) -> Result<Dedupe, Fault> {
         let id = match (&sent.dedup, self.by_content) {
             (Some(id), _) => id.clone(),
             (None, true) => {
@@ -117,7 +117,7 @@ impl Sqs {
             trace: context.trace.as_deref(),
         };
         let mut failed = Vec::new();
-        let mut good: Vec<(String, Sent)> = Vec::new();
+        let mut good: Vec<(String, CheckedMessage)> = Vec::new();
         let mut bytes = 0;
         for entry in input.entries.kept {
             let id = entry.id.clone().unwrap_or_default();
@@ -167,10 +167,10 @@ impl Sqs {
         context: &RequestContext,
         name: &str,
         fifo: bool,
-        sents: impl IntoIterator<Item = &'a Sent>,
+        sents: impl IntoIterator<Item = &'a CheckedMessage>,
     ) -> Result<Option<Box<QueueSetup>>, Fault> {
         // A body alone is measured by the shard.
-        let measured = |sent: &Sent| sent.bytes > sent.body.len() as u64;
+        let measured = |sent: &CheckedMessage| sent.bytes > sent.body.len() as u64;
         if !fifo && !sents.into_iter().any(measured) {
             return Ok(None);
         }
@@ -189,7 +189,7 @@ impl Sqs {
         &self,
         context: &RequestContext,
         name: &str,
-        mut sent: Sent,
+        mut sent: CheckedMessage,
         setup: Option<&QueueSetup>,
         in_batch: bool,
     ) -> Result<Result<(Put, reply::Sent), Fault>, Fault> {

@@ -9,11 +9,10 @@ mod tests_in_lua;
 use std::sync::{Arc, Mutex};
 
 use quintet_engine::{Engine, Fact};
-use quintet_hooks::parts::locked;
 use quintet_hooks::{Decided, Event, HookError, HookState, Host, Level, Program, Who};
 use quintet_types::{
     Answer, Caller, ClientId, Command, Delivery, Ms, Name, Outcome, PendingDecision, Settings,
-    WallAhead,
+    WallAhead, locked,
 };
 
 pub use once::run_once;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use mlua::{ChunkMode, Error, FromLua, FromLuaMulti, Function, IntoLuaMulti, Lua, Table, Value};
-use quintet_hooks::parts::{self, Meter, lease_for, locked, put_from, span, without_preamble};
+use quintet_hooks::parts::{self, Meter, lease_for, put_from, span, without_preamble};
 use quintet_hooks::{Decided, HookError, HookReply, Host, Limits, Program, Shared};
 use quintet_types::{
-    By, Command, How, MessageId, Ms, Name, Outcome, Peek, Settings, Take, Wait, When,
+    By, Command, How, MessageId, Ms, Name, Outcome, Peek, Settings, Take, Wait, When, locked,
 };
 
 use super::{Trial, client};

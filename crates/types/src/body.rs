@@ -1,7 +1,9 @@
 //! The body of a message.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::locks::locked;
 
 /// The bytes of a message: shared and immutable, or in the log.
 ///
@@ -125,25 +127,21 @@ impl LargeBody {
         self.0.len == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<ChunkPlace>> {
-        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The chunks in order, as far as they are written.
     pub fn places(&self) -> Vec<ChunkPlace> {
-        self.lock().clone()
+        locked(&self.0.places).clone()
     }
 
     /// Adds the next chunk.
     pub fn push_position(&self, position: ChunkPlace) {
-        self.lock().push(position);
+        locked(&self.0.places).push(position);
     }
 
     /// Replaces all places, after the chunks were copied to newer segments, of
     /// which `segment_ref` is the oldest.
     pub fn set_places(&self, places: Vec<ChunkPlace>, segment_ref: u32) {
         self.0.segment_ref.store(segment_ref, Ordering::Release);
-        *self.lock() = places;
+        *locked(&self.0.places) = places;
     }
 
     /// How many handles exist, this one included.

@@ -24,6 +24,7 @@ mod command_error;
 mod ends;
 mod id;
 mod lease;
+mod locks;
 mod message;
 mod name;
 mod outcome;
@@ -53,7 +54,7 @@ pub use batch::{
     Progress, Tally,
 };
 pub use body::{Body, ChunkPlace, LargeBody};
-pub use bytes::{fnv, hex};
+pub use bytes::{fnv, hex, unhex};
 pub use caller::{Caller, ClientId, Principal};
 pub use coded::Coded;
 pub use command::{
@@ -70,6 +71,7 @@ pub use id::{MessageId, QueueId, RunId};
 pub use lease::{
     BackTo, Bound, Cancel, Cancelled, Lease, LeaseNews, LeaseState, Removal, Return, Transfer,
 };
+pub use locks::locked;
 pub use message::{
     At, Attachment, Attr, AttrChange, Extra, FOLDER, Message, PRIORITY_DEFAULT, SegmentRef, State,
     cut,

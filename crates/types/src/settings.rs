@@ -7,14 +7,16 @@ use crate::retry::RetryOn;
 use crate::tags::Tags;
 use crate::unique::{OnRepeat, Scope};
 
-/// Behaviour of a put to a full queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum WhenFull {
-    #[default]
-    Refuse,
-    /// Drop the oldest message of the least urgent priority; if none is ready, the
-    /// first not selectable, then the one that is due last.
-    DropOldest,
+named! {
+    /// Behaviour of a put to a full queue.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum WhenFull, word {
+        #[default]
+        Refuse = "refuse",
+        /// Drop the oldest message of the least urgent priority; if none is ready, the
+        /// first not selectable, then the one that is due last.
+        DropOldest = "drop_oldest",
+    }
 }
 
 /// Destination of a message that was reserved `attempts_max` times and came back.

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use quintet_types::Ms;
+use quintet_types::{Ms, locked};
 
 /// A worker that says nothing for so long is gone.
 pub const WORKER_SILENCE_MS: u64 = 60_000;
@@ -98,7 +98,7 @@ impl Worker {
         if let Ok(jid) = std::str::from_utf8(jid)
             && jid.len() <= JID_MAX
         {
-            let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut jobs = locked(&self.jobs);
             // It may have had the job before.
             jobs.retain(|(job, _)| **job != *jid);
             if jobs.len() >= JOBS_MAX {
@@ -110,13 +110,13 @@ impl Worker {
 
     /// It has this job no longer.
     pub(crate) fn ends(&self, jid: &str) {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = locked(&self.jobs);
         jobs.retain(|(job, _)| **job != *jid);
     }
 
     /// This job is cancelled, and stays so until it ends.
     pub(crate) fn hears(&self, jid: &str) {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = locked(&self.jobs);
         for (_, cancelled) in jobs.iter_mut().filter(|(job, _)| **job == *jid) {
             *cancelled = true;
         }
@@ -125,7 +125,7 @@ impl Worker {
     /// Jobs it has, as far as they are remembered: those of whose cancel it has heard, or the
     /// others.
     pub(crate) fn jobs(&self, cancelled: bool) -> Vec<Box<str>> {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = locked(&self.jobs);
         let jobs = jobs.iter().filter(|(_, is_told)| *is_told == cancelled);
         jobs.map(|(jid, _)| jid.clone()).collect()
     }

@@ -23,6 +23,17 @@ pub(super) const FEATURES: &[Planted] = planted![
     "schedule-repeated-hour": "a daily run in the hour that clocks repeat comes twice"
         "crates/policy/src/cron.rs": "if self.every_hour && later < before {"
         => "if later < before {"; ["--lib" "an_hour_that_comes_twice"]
+    "schedule-script-star": "in the schedule of a script `*/2` makes day and weekday necessary"
+        "crates/policy/src/cron.rs": "Self::read(text, |field| field == \"*\")"
+        => "Self::parse(text)";
+        ["--lib" "only_a_plain_star_makes_day_and_weekday_necessary_for_a_script"]
+    "schedule-empty-list": "a minute of commas alone is looked for to the year 5000"
+        "crates/policy/src/cron.rs": "trim_matches(',').is_empty()" => "is_empty()";
+        ["--lib" "an_invalid_time_is_refused"]
+    "schedule-last-sunday": "a schedule for the last Sunday of a month never comes"
+        "crates/policy/src/cron.rs": "weekday.replace(\"7L\", \"0L\")"
+        => "weekday.replace(\"7L\", \"7L\")";
+        ["--lib" "schedules_and_queue_scripts_read_the_same_texts"]
     "schedule-overlap-ignored":
         "`overlap = skip` puts while the message of an earlier run is not done"
         "crates/policy/src/schedule.rs":

@@ -34,7 +34,7 @@ const LONGER: u32 = 64;
 const STREAMS: usize = 257;
 
 /// The turn or position, and the id: a later one is newer.
-type Place = (i64, MessageId);
+type Recency = (i64, MessageId);
 
 /// Messages of a queue that stand in order.
 #[derive(Clone)]
@@ -55,14 +55,14 @@ struct Head {
 #[derive(Default)]
 struct Stream {
     /// Messages before this place are not listed yet; `None`: no message is listed.
-    after: Option<Place>,
+    after: Option<Recency>,
     /// The next message of each list, as many as the page has messages; the newest first.
-    heads: BTreeMap<Reverse<Place>, Head>,
+    heads: BTreeMap<Reverse<Recency>, Head>,
 }
 
 /// The end of a search: the priority and place of a message, with its share of the memory. Without
 /// one no message fits before this place, and there are more behind it.
-type Found = (u32, Place, Option<(Message, Option<Share>)>);
+type Found = (u32, Recency, Option<(Message, Option<Share>)>);
 
 /// The page of dead messages behind a cursor, `max` at most; see [`Api::over`].
 ///
@@ -181,7 +181,7 @@ impl Newest<'_> {
         }
     }
 
-    fn add(&mut self, stream: usize, place: Place, head: Head) {
+    fn add(&mut self, stream: usize, place: Recency, head: Head) {
         let heads = &mut self.streams[stream].heads;
         heads.insert(Reverse(place), head);
         if heads.len() > self.max {
@@ -194,7 +194,7 @@ impl Newest<'_> {
     async fn seek(
         &mut self,
         state_list: &StateList,
-        before: Place,
+        before: Recency,
     ) -> Result<Option<Found>, Problem> {
         let (state, filter) = match state_list.buried {
             true => (ListState::Buried, Filter::default()),
@@ -279,7 +279,7 @@ impl Newest<'_> {
     async fn go_on(
         &mut self,
         stream: usize,
-        place: Place,
+        place: Recency,
         state_list: StateList,
     ) -> Result<(), Problem> {
         let Some((priority, place, message)) = self.seek(&state_list, place).await? else {
@@ -325,7 +325,7 @@ impl Newest<'_> {
 
 impl StateList {
     /// The priority and place of a message in this list, or in one before it.
-    fn place(&self, message: &Message) -> (u32, Place) {
+    fn place(&self, message: &Message) -> (u32, Recency) {
         if self.buried {
             let turn = message.extra.as_deref().map_or(0, |extra| extra.bury_order);
             return (0, (i64::try_from(turn).unwrap_or(i64::MAX), message.id));
@@ -336,7 +336,7 @@ impl StateList {
 }
 
 /// The places of a cursor.
-fn places(text: &str) -> Option<Vec<Option<Place>>> {
+fn places(text: &str) -> Option<Vec<Option<Recency>>> {
     let place = |part: &str| match part {
         "" => Some(None),
         _ => {

@@ -4,7 +4,6 @@ use std::io::{Write as _, stdout};
 use std::str::FromStr as _;
 
 use anyhow::Result;
-use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde_json::{Value, json};
 
@@ -246,9 +245,8 @@ impl On<Names> {
 
 /// A moment as RFC 3339 has it, in ms since 1970.
 fn moment(text: &str) -> Result<u64, String> {
-    let at = DateTime::parse_from_rfc3339(text).ok();
-    let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
-    at.ok_or_else(|| "takes a moment such as 2027-01-01T09:00:00Z, with its offset".to_owned())
+    let why = "takes a moment such as 2027-01-01T09:00:00Z, with its offset";
+    quintet_client::words::moment(text).ok_or_else(|| why.to_owned())
 }
 
 impl On<Steer> {
@@ -300,10 +298,7 @@ fn cell(cron: &Value, column: &str) -> String {
 
 /// A moment by the clocks of a zone, with what they are ahead of UTC.
 fn clock(at_ms: u64, zone: &str) -> String {
-    let at = i64::try_from(at_ms)
-        .ok()
-        .and_then(DateTime::<Utc>::from_timestamp_millis);
-    let Some(at) = at else {
+    let Some(at) = quintet_client::words::date(at_ms) else {
         return at_ms.to_string();
     };
     let zone = Tz::from_str(zone).unwrap_or(Tz::UTC);

@@ -52,14 +52,14 @@ struct Waits {
 
 /// The time and the client of a step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Step {
+pub(super) struct EndStep {
     now: Ms,
     caller: Caller,
     /// Why the messages of a whole queue go in it.
     all_go: Ended,
 }
 
-impl Step {
+impl EndStep {
     /// This step, in which the messages of a queue go together.
     pub(super) fn all_go(self, why: Ended) -> Self {
         Self {
@@ -87,7 +87,7 @@ pub struct PurgedBlock {
     /// Its run, and the ordinal of its first entry.
     pub at: BlockAt,
     block: ColdBlock,
-    step: Step,
+    step: EndStep,
     /// Id of the newest message at that time.
     newest: MessageId,
 }
@@ -109,7 +109,7 @@ pub(crate) struct Ends {
     next: usize,
     waits: Option<Waits>,
     /// When what is applied happens, and who asks for it.
-    step: Step,
+    step: EndStep,
     /// Removed blocks whose ids the host has not read, oldest first.
     blocks: VecDeque<PurgedBlock>,
     /// Messages in them.
@@ -179,24 +179,24 @@ impl Ends {
     }
 
     /// A message went with the others of its queue, in an earlier step.
-    pub(super) fn add_with_queue(&mut self, step: Step, id: MessageId, queue: QueueId) {
+    pub(super) fn add_with_queue(&mut self, step: EndStep, id: MessageId, queue: QueueId) {
         self.add_of(step, id, queue, step.all_go);
     }
 
     #[inline]
-    fn add_of(&mut self, step: Step, id: MessageId, queue: QueueId, why: Ended) {
+    fn add_of(&mut self, step: EndStep, id: MessageId, queue: QueueId, why: Ended) {
         self.push(id, step.rest(queue, why));
     }
 
     /// The step whose facts are applied.
-    pub(super) fn step(&self) -> Step {
+    pub(super) fn step(&self) -> EndStep {
         self.step
     }
 
     /// A block of a run was removed with all its messages, whose ids the engine does not know.
     pub(super) fn add_block(
         &mut self,
-        step: Step,
+        step: EndStep,
         at: BlockAt,
         block: ColdBlock,
         newest: MessageId,

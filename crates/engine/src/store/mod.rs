@@ -41,7 +41,7 @@ use smallvec::SmallVec;
 
 pub(crate) use ascending::Ascending;
 pub(crate) use batches::Batches;
-pub(crate) use cold::Cold;
+pub(crate) use cold::ColdRuns;
 pub(crate) use dependencies::Dependencies;
 pub(crate) use ends::Ends;
 pub use ends::PurgedBlock;
@@ -131,7 +131,7 @@ pub(crate) struct Durable {
     /// The greatest id that was ever in it.
     outbox_most: MessageId,
     /// The messages in runs.
-    pub(crate) cold: Cold,
+    pub(crate) cold: ColdRuns,
     /// State of all message groups together.
     pub(crate) keyed: keyed::Keyed,
     pub(crate) tables: Tables,

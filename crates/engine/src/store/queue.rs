@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
 
-use super::cold::{Cold, QueueCold, Shelf};
+use super::cold::{ColdRuns, QueueCold, Shelf};
 use super::held_keys::HeldKeys;
 use super::{Ascending, Durable, KeyGroups};
 use quintet_types::{
@@ -356,7 +356,7 @@ impl Queue {
     }
 
     /// When something happens here by itself, runs included.
-    pub(crate) fn alarm(&self, cold: &Cold) -> Option<Ms> {
+    pub(crate) fn alarm(&self, cold: &ColdRuns) -> Option<Ms> {
         if self.live.more {
             return Some(Ms(0));
         }
@@ -369,7 +369,7 @@ impl Queue {
 
     /// The same for what is in runs: when the first block must be read, and
     /// which one. A block that was requested rings when it is there.
-    pub(crate) fn next_cold_alarm(&self, cold: &Cold) -> Option<Ms> {
+    pub(crate) fn next_cold_alarm(&self, cold: &ColdRuns) -> Option<Ms> {
         let first = |state_index: StateIndex| {
             let ((_, at, _), block) = self.cold.as_ref()?.first(state_index)?;
             let stored = cold

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
-use super::ends::Step;
+use super::ends::EndStep;
 use super::{Ascending, DedupeKey, Durable, KeyGroups, Order};
 use quintet_types::{MessageId, Ms, QueueId, State};
 
@@ -22,9 +22,9 @@ enum Tombstone {
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "as their queues had them")]
 pub(crate) struct Tombstones {
-    list: Vec<(Step, Tombstone)>,
+    list: Vec<(EndStep, Tombstone)>,
     /// The step whose maps are entered.
-    step: Step,
+    step: EndStep,
     groups: Vec<Box<KeyGroups>>,
     /// Queues whose deduplication records are to be looked through, each behind this one or from
     /// its first.
@@ -39,7 +39,7 @@ impl Tombstones {
     }
 
     /// The maps that are entered from now on were detached in this step.
-    pub(super) fn happen(&mut self, step: Step) {
+    pub(super) fn happen(&mut self, step: EndStep) {
         self.step = step;
     }
 
@@ -106,7 +106,7 @@ impl Tombstones {
     }
 
     /// A slot, and the step that detached it.
-    fn pop(&mut self) -> Option<(Step, u32)> {
+    fn pop(&mut self) -> Option<(EndStep, u32)> {
         while let Some((step, tombstone)) = self.list.last_mut() {
             let step = *step;
             let slot = match tombstone {

@@ -15,10 +15,11 @@ use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, Result, Table, Valu
 use crate::fields::span;
 use crate::host::Level;
 use crate::meter::Meter;
-use crate::register::{Recurrence, Timer};
-use crate::shared::{Shared, locked};
+use crate::register::{Timer, TimerSchedule};
+use crate::shared::Shared;
 use crate::step::Work;
 use quintet_policy::{Cron, Event, iso};
+use quintet_types::locked;
 
 /// The environment of the API's functions.
 #[derive(Clone)]
@@ -138,10 +139,10 @@ fn registration(api: Api<'_>) -> Result<()> {
         if ms < 10 {
             return Err("at least 10 ms expected".into());
         }
-        timer(env, Recurrence::Every(ms), run)
+        timer(env, TimerSchedule::Every(ms), run)
     })?;
     api.add("quintet.at", |_, env, (cron, run): Registers<String>| {
-        timer(env, Recurrence::At(Cron::parse(&cron)?), run)
+        timer(env, TimerSchedule::At(Cron::parse(&cron)?), run)
     })?;
     api.add(
         "quintet.command",
@@ -161,7 +162,7 @@ fn registration(api: Api<'_>) -> Result<()> {
     )
 }
 
-fn timer(env: &Env, when: Recurrence, function: Function) -> std::result::Result<(), String> {
+fn timer(env: &Env, when: TimerSchedule, function: Function) -> std::result::Result<(), String> {
     env.registering(|registered| {
         registered.timers.push(Timer { when, function });
         Ok(())

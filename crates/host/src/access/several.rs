@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quintet_engine::{Across, Best};
+use quintet_engine::{Across, ShardBest};
 use quintet_types::{
     Answer, BatchId, Caller, Command, CommandError, Handed, Hold, MessageId, Name, Outcome, Put,
     Take, Wait,
@@ -58,7 +58,7 @@ impl Access<'_> {
         let (mut handed, mut from, mut required) =
             (Handed::new(), Name::default(), Required::default());
         while handed.len() < wanted {
-            let mut first: Option<(Best, usize)> = None;
+            let mut first: Option<(ShardBest, usize)> = None;
             for &shard in &shards {
                 let found = self.step(shard, |at| {
                     at.engine.best_for(at.now, &take, at.journal, at.deliveries)

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use quintet_engine::format::state_index_tag;
 use quintet_engine::{EntryFacts, Rewritten};
 use quintet_log::LogError;
-use quintet_log::run::{Block, Position, Run, RunWriter};
+use quintet_log::run::{Block, BlockPosition, Run, RunWriter};
 use quintet_types::{Body, Message, QueueId, RunId, StateIndex};
 
 use crate::{Core, Work, locked};
@@ -162,7 +162,7 @@ impl Core {
         let mut state_index = None;
         let mut payload = Vec::new();
         // One block of each run is at hand: entries of a run come in its order.
-        let mut at_hand: BTreeMap<RunId, (Block, Position)> = BTreeMap::new();
+        let mut at_hand: BTreeMap<RunId, (Block, BlockPosition)> = BTreeMap::new();
         let mut written = Vec::with_capacity(moving.len());
         for item in moving.drain(..) {
             let Some(run) = self.runs.get(item.from) else {
@@ -173,7 +173,7 @@ impl Core {
                 .is_none_or(|(block, _)| block.number() != item.block)
             {
                 let block = run.read_block(item.block)?;
-                at_hand.insert(item.from, (block, Position::default()));
+                at_hand.insert(item.from, (block, BlockPosition::default()));
             }
             let found = at_hand.get_mut(&item.from);
             let found =

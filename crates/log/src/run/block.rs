@@ -118,19 +118,19 @@ impl Block {
 
     /// One entry by its ordinal; `None` when it is in another block.
     pub fn entry(&self, ordinal: u32) -> Option<Entry<'_>> {
-        self.entry_from(&mut Position::default(), ordinal)
+        self.entry_from(&mut BlockPosition::default(), ordinal)
     }
 
     /// The same, looked for from `position` on, which is where the one before was found: as good as
     /// [`Block::entries`] for a caller that cannot keep a borrow. Looks from the beginning where
     /// `position` is not of this block or already behind it.
-    pub fn entry_from(&self, position: &mut Position, ordinal: u32) -> Option<Entry<'_>> {
+    pub fn entry_from(&self, position: &mut BlockPosition, ordinal: u32) -> Option<Entry<'_>> {
         let content = self.part.content();
         if position.block != Some(self.number) || position.ordinal > ordinal {
-            *position = Position {
+            *position = BlockPosition {
                 block: Some(self.number),
                 ordinal: self.first,
-                ..Position::default()
+                ..BlockPosition::default()
             };
         }
         let mut entries = Entries {
@@ -153,7 +153,7 @@ impl Block {
 
 /// A place between two entries of a block, for [`Block::entry_from`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Position {
+pub struct BlockPosition {
     block: Option<u32>,
     offset: usize,
     ordinal: u32,

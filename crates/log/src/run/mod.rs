@@ -24,7 +24,7 @@ mod verify;
 mod writer;
 
 pub use backup::{RunBackup, backup_runs};
-pub use block::{Block, Entries, Entry, Position};
+pub use block::{Block, BlockPosition, Entries, Entry};
 pub use footer::StateIndex;
 pub use name::{RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 pub use part::RunPart;

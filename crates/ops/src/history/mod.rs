@@ -81,7 +81,7 @@ impl HistoryRecorder {
 }
 
 /// The thread of histories at work.
-struct Runner<'a> {
+struct HistoryThread<'a> {
     recorder: &'a HistoryRecorder,
     surroundings: &'a Surroundings<'a>,
 }
@@ -97,7 +97,7 @@ pub struct Surroundings<'a> {
 impl HistoryRecorder {
     /// The thread of histories: runs until `stop`.
     pub fn run(&self, surroundings: &Surroundings<'_>, stop: &AtomicBool) {
-        let runner = Runner {
+        let runner = HistoryThread {
             recorder: self,
             surroundings,
         };
@@ -105,7 +105,7 @@ impl HistoryRecorder {
     }
 }
 
-impl Runner<'_> {
+impl HistoryThread<'_> {
     fn run(&self, stop: &AtomicBool) {
         let path = locked(self.surroundings.config).data.join(FILE);
         let loaded = kept::load(

@@ -45,14 +45,14 @@ struct Inside {
     version: u64,
     /// The version whose cursors were read; 0: none.
     read: u64,
-    /// Orders to the thread, oldest first.
-    orders: VecDeque<Order>,
-    /// The thread has ended: no order gets a reply any more.
+    /// Requests to the thread, oldest first.
+    requests: VecDeque<Request>,
+    /// The thread has ended: no request gets a reply any more.
     closed: bool,
 }
 
-/// An order to the thread.
-enum Order {
+/// A request to the thread.
+enum Request {
     /// Of the schedules, when their cursors have been read.
     List(WhichSchedules, TellSchedules),
     Steer(ScheduleAct, String, TellSteered),

@@ -1,7 +1,7 @@
 //! Steering schedules. A cursor is shown only when it is durable.
 
 use quintet_client::{
-    BadSpec, NotSteered, ScheduleAct, ScheduleSpec, Steered, TellSchedules, TellSteered,
+    BadSpec, Nearest, NotSteered, ScheduleAct, ScheduleSpec, Steered, TellSchedules, TellSteered,
     WhichSchedules,
 };
 use quintet_host::locked;
@@ -10,61 +10,57 @@ use quintet_types::{CommandError, Effect, Ms};
 use super::load::{DEFINITIONS, Loaded, MARKS, Stored, set, set_cursor};
 use super::plan::Cursor;
 use super::run::{Runner, refusal};
-use super::{Order, Schedules};
+use super::{Request, Schedules};
 
-/// Orders that wait at most; more are refused.
-const ORDERS_MAX: usize = 1000;
-/// Orders that are obeyed before what is due is looked at.
+/// Requests that wait at most; more are refused.
+const REQUESTS_MAX: usize = 1000;
+/// Requests that are obeyed before what is due is looked at.
 const TURN: usize = 16;
-/// How alike two names have to be that one may be meant by the other, of 1.
-const ALIKE: f64 = 0.8;
-/// Letters of a name that are compared.
-const LETTERS: usize = 100;
 /// Names that are compared.
 const COMPARED: usize = 1000;
 /// Tries of an act whose cursor somebody else changes meanwhile.
 const TRIES: usize = 3;
 
 impl Schedules {
-    /// Calls `notify` with these schedules, or with an error if too many orders wait; drops it if
+    /// Calls `notify` with these schedules, or with an error if too many requests wait; drops it if
     /// the server stops.
     pub fn list(&self, which: WhichSchedules, notify: TellSchedules) {
-        self.ask(Order::List(which, notify));
+        self.ask(Request::List(which, notify));
     }
 
     /// Has this done to the schedule of this name, and tells when it is durable.
     pub fn steer(&self, act: ScheduleAct, name: &str, notify: TellSteered) {
-        self.ask(Order::Steer(act, name.to_owned(), notify));
+        self.ask(Request::Steer(act, name.to_owned(), notify));
     }
 
-    fn ask(&self, order: Order) {
+    fn ask(&self, request: Request) {
         let mut inside = locked(&self.inside);
-        let order = if inside.closed {
-            Some(order)
-        } else if inside.orders.len() < ORDERS_MAX {
-            inside.orders.push_back(order);
+        let request = if inside.closed {
+            Some(request)
+        } else if inside.requests.len() < REQUESTS_MAX {
+            inside.requests.push_back(request);
             None
         } else {
             drop(inside);
             let many = CommandError::TooManyWaiters;
-            return match order {
-                Order::List(_, notify) => notify(Err(many)),
-                Order::Steer(_, _, notify) => notify(Err(NotSteered::Refused(many))),
+            return match request {
+                Request::List(_, notify) => notify(Err(many)),
+                Request::Steer(_, _, notify) => notify(Err(NotSteered::Refused(many))),
             };
         };
         // Who is not told any more learns it by this, without the lock.
         drop(inside);
-        drop(order);
+        drop(request);
         self.work.raise();
     }
 
-    /// No order gets a reply from now on.
+    /// No request gets a reply from now on.
     pub(super) fn close(&self) {
         let mut inside = locked(&self.inside);
         inside.closed = true;
-        let orders = std::mem::take(&mut inside.orders);
+        let requests = std::mem::take(&mut inside.requests);
         drop(inside);
-        drop(orders);
+        drop(requests);
     }
 }
 
@@ -73,22 +69,22 @@ impl Runner<'_> {
     /// one in force.
     pub(super) fn obey(&self, version: u64) {
         for _ in 0..TURN {
-            let order = {
+            let request = {
                 let mut inside = locked(&self.schedules.inside);
                 if inside.version != version {
                     return;
                 }
-                inside.orders.pop_front()
+                inside.requests.pop_front()
             };
-            match order {
+            match request {
                 None => return,
-                Some(Order::List(which, notify)) => {
+                Some(Request::List(which, notify)) => {
                     // Dropped without a reply where the tables cannot be read: the server stops.
                     if let Some(page) = self.show(&which) {
                         notify(Ok(page));
                     }
                 }
-                Some(Order::Steer(act, name, notify)) => notify(self.steer(act, &name)),
+                Some(Request::Steer(act, name, notify)) => notify(self.steer(act, &name)),
             }
         }
         // There may be more.
@@ -270,19 +266,9 @@ impl Runner<'_> {
 
 /// The name that is most like this one, if one is like it.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let letters = |name: &str| -> String {
-        let lower = name.chars().flat_map(char::to_lowercase);
-        lower.take(LETTERS).collect()
-    };
-    let wanted = letters(name);
-    let alike = names.take(COMPARED).map(|name| {
-        let alike = strsim::jaro_winkler(&wanted, &letters(name));
-        (alike, name)
-    });
-    let nearest = alike
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    nearest.map(|(_, name)| name.to_owned())
+    let mut nearest = Nearest::to(name, 1);
+    nearest.consider(names.take(COMPARED));
+    nearest.names().next().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -294,10 +280,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_behind_too_many_orders_is_told_why_it_is_not_there() {
+    fn a_list_behind_too_many_requests_is_told_why_it_is_not_there() {
         let schedules = Schedules::new(&Config::default()).expect("no tables");
         let (sender, told) = channel();
-        for _ in 0..=ORDERS_MAX {
+        for _ in 0..=REQUESTS_MAX {
             let sender = sender.clone();
             let notify: TellSchedules =
                 Box::new(move |page| sender.send(page).expect("the test waits"));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, SecondsFormat};
+use chrono::SecondsFormat;
+use quintet_client::words::date;
 use quintet_client::{ClientApi, ScopedClient};
 use quintet_host::locked;
 use quintet_policy::Schedule;
@@ -28,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const NOTHING: Duration = Duration::from_secs(3600);
 /// Schedules that are read, and put, at once. A definition has some 64 KiB at most.
 const AT_ONCE: usize = 64;
-/// Schedules that are looked at, at most, before orders are obeyed.
+/// Schedules that are looked at, at most, before requests are obeyed.
 const TURN: usize = 1024;
 
 /// Schedules that are due within this time, ms, are read beforehand.
@@ -635,10 +636,7 @@ pub(super) fn refusal(outcome: &Outcome) -> Option<CommandError> {
 fn scheduled(put: &Put, due: Ms) -> Put {
     let mut put = put.clone();
     let attrs = &mut put.more.get_or_insert_default().attrs;
-    let time = i64::try_from(due.0)
-        .ok()
-        .and_then(DateTime::from_timestamp_millis);
-    if let Some(time) = time
+    if let Some(time) = date(due.0)
         && !attrs.iter().any(|(name, _)| **name == *SCHEDULED_AT)
     {
         let time = time.to_rfc3339_opts(SecondsFormat::Secs, true);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use quintet_client::{LastRun, RunSeen, ScheduleSeen, ScheduleSpec, WhichSchedules};
+use quintet_client::{RunSeen, ScheduleSeen, ScheduleSpec, ScheduleView, WhichSchedules};
 use quintet_host::locked;
 use quintet_policy::Recurrence;
 
 use super::load::Loaded;
 use super::next_ms;
-use super::plan::Run;
+use super::plan::{Cursor, Run};
 use super::run::Runner;
 
 /// Schedules that are shown at once: others wait as long.
@@ -67,9 +67,18 @@ impl Runner<'_> {
                 continue;
             };
             let mut seen = of_tables(&loaded);
-            seen.shadows = item.shadows;
-            seen.next_ms = next_ms(item);
-            seen.error = item.error.as_deref().map(str::to_owned);
+            let view = &mut seen.view;
+            view.shadows = item.shadows;
+            view.next_ms = next_ms(item);
+            let invalid = loaded.schedule.as_ref().err().map(String::as_str);
+            let refused = item.error.as_deref();
+            view.ended = view.next_ms.is_none() && !view.paused && invalid.is_none();
+            view.outcome = match (invalid, refused) {
+                (Some(_), _) => "invalid",
+                (None, Some(_)) => "refused",
+                (None, None) => outcome(&loaded.cursor),
+            };
+            view.error = invalid.or(refused).map(str::to_owned);
             if matches!(which, WhichSchedules::One(_) | WhichSchedules::Soonest(_))
                 && let Ok(schedule) = &loaded.schedule
             {
@@ -92,10 +101,26 @@ fn run_seen(run: &Run) -> RunSeen {
     RunSeen {
         due_ms,
         at_ms,
-        how: how.word(),
-        message: (id > 0).then_some(id),
+        outcome: how.word(),
         times,
+        message: (id > 0).then_some(id),
+        became: None,
     }
+}
+
+/// The word for the last thing that happened to it.
+fn outcome(cursor: &Cursor) -> &'static str {
+    // One message may make up for what was missed.
+    let mut last = (cursor.last_run, "put");
+    for other in [
+        (cursor.last_missed, "missed"),
+        (cursor.last_skipped, "skipped"),
+    ] {
+        if other.0 > last.0 {
+            last = other;
+        }
+    }
+    last.0.map_or("none", |_| last.1)
 }
 
 /// The contents of the tables about a schedule.
@@ -104,29 +129,29 @@ fn of_tables(loaded: &Loaded) -> ScheduleSeen {
     let of_file = loaded.of_file.is_some();
     let stored = loaded.stored.as_ref().filter(|_| !of_file);
     let mut seen = ScheduleSeen {
-        name: loaded.name.to_string(),
-        of_file,
-        missed: "skip",
-        overlap: "allow",
-        paused: cursor.paused,
-        last: LastRun {
-            put_ms: cursor.last_run,
+        view: ScheduleView {
+            name: loaded.name.to_string(),
+            source: if of_file { "file" } else { "api" },
+            missed: "skip",
+            overlap: "allow",
+            paused: cursor.paused,
+            last_ms: cursor.last_run,
             message: cursor.last_id,
             missed_ms: cursor.last_missed,
-            skipped_ms: cursor.last_skipped,
+            missed_runs: cursor.missed,
+            runs: cursor.puts,
+            ..ScheduleView::default()
         },
-        invalid: loaded.schedule.as_ref().err().cloned(),
-        missed_runs: cursor.missed,
-        runs_counted: cursor.puts,
         version: loaded.version(),
         ..ScheduleSeen::default()
     };
+    let view = &mut seen.view;
     if let Ok(schedule) = &loaded.schedule {
-        schedule.zone().clone_into(&mut seen.zone);
-        seen.queue = schedule.queue().to_string();
-        seen.missed = schedule.missed.word();
-        seen.overlap = schedule.overlap.word();
-        seen.schedule = match &schedule.timing.recurrence {
+        schedule.zone().clone_into(&mut view.zone);
+        view.queue = schedule.queue().to_string();
+        view.missed = schedule.missed.word();
+        view.overlap = schedule.overlap.word();
+        view.schedule = match &schedule.timing.recurrence {
             Recurrence::Cron(_, zone) => {
                 // The policy of a table begins with its schedule and its zone.
                 let text = schedule.policy.split_once(zone.name());
@@ -147,12 +172,36 @@ fn of_tables(loaded: &Loaded) -> ScheduleSeen {
         };
     }
     if let Some((stored, _)) = stored {
-        seen.schedule = stored.spec.words();
+        view.schedule = stored.spec.words();
         stored.by.clone_into(&mut seen.by);
         seen.defined_ms = Some(stored.at);
-        stored.spec.queue.clone_into(&mut seen.queue);
+        stored.spec.queue.clone_into(&mut view.queue);
         let zone = stored.spec.zone.as_deref().unwrap_or("UTC");
-        zone.clone_into(&mut seen.zone);
+        zone.clone_into(&mut view.zone);
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_thing_that_happened_is_the_outcome() {
+        let outcome = |last_run, last_missed, last_skipped| {
+            outcome(&Cursor {
+                last_run,
+                last_missed,
+                last_skipped,
+                ..Cursor::default()
+            })
+        };
+        assert_eq!(outcome(None, None, None), "none");
+        assert_eq!(outcome(Some(7), None, None), "put");
+        assert_eq!(outcome(Some(7), Some(7), None), "put", "one for all missed");
+        assert_eq!(outcome(Some(7), Some(8), None), "missed");
+        assert_eq!(outcome(None, Some(8), None), "missed");
+        assert_eq!(outcome(Some(9), Some(8), None), "put");
+        assert_eq!(outcome(Some(9), Some(8), Some(10)), "skipped");
+    }
 }

@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use quintet_types::locked;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::locks::lock;
 use crate::paths::forget;
 
 pub use frame::{FrameError, PAYLOAD_MAX, frame, parse};
@@ -93,7 +93,7 @@ impl Sockets {
         let opened = bind(&path);
         match opened {
             Ok(listener) => {
-                lock(&self.listening).insert(owner, (Arc::new(listener), path));
+                locked(&self.listening).insert(owner, (Arc::new(listener), path));
                 self.check();
             }
             Err(error) => {
@@ -105,7 +105,7 @@ impl Sockets {
 
     /// Closes a queue's socket.
     pub(crate) fn close(&self, queue: &str) {
-        if let Some((_, path)) = lock(&self.listening).remove(&Some(queue.to_owned())) {
+        if let Some((_, path)) = locked(&self.listening).remove(&Some(queue.to_owned())) {
             forget(&path);
         }
         self.check();
@@ -114,7 +114,7 @@ impl Sockets {
     /// Closes all; the thread ends.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        for (_, path) in std::mem::take(&mut *lock(&self.listening)).into_values() {
+        for (_, path) in std::mem::take(&mut *locked(&self.listening)).into_values() {
             forget(&path);
         }
         self.check();
@@ -136,7 +136,7 @@ impl Sockets {
         let (mut rests, mut failed) = (false, 0_u64);
         while !self.stopping.load(Ordering::SeqCst) {
             look();
-            let listeners: Vec<(Owner, Arc<UnixListener>)> = lock(&self.listening)
+            let listeners: Vec<(Owner, Arc<UnixListener>)> = locked(&self.listening)
                 .iter()
                 .map(|(owner, (listener, _))| (owner.clone(), Arc::clone(listener)))
                 .collect();

@@ -25,7 +25,7 @@ impl Running {
 
     fn by(config: Config) -> Self {
         std::fs::create_dir_all(&config.data).expect("directory");
-        let (orders, _inbox) = channel();
+        let (requests, _inbox) = channel();
         let (server, polls, spares) = {
             let places = fit(&config);
             let auth = Auth::new(&config, None).expect("nobody");
@@ -36,7 +36,7 @@ impl Running {
                 config,
                 CommandLine::default(),
                 Vec::new(),
-                orders,
+                requests,
                 places,
                 None,
                 (Arc::default(), Arc::default()),

@@ -175,7 +175,7 @@ impl Ports {
     }
 }
 
-/// What a fleet is made with.
+/// The options of a fleet.
 #[derive(Clone, Copy)]
 pub(super) struct Made {
     /// Each server has a file system of its own.

@@ -1,5 +1,6 @@
 //! The handshake: what the server asks, and what the client says of itself.
 
+use quintet_types::hex;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -46,7 +47,7 @@ pub(super) fn pwdhash_of(password: &str, salt: &str, rounds: u32) -> String {
     for _ in 1..rounds {
         hash = Sha256::digest(hash);
     }
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash)
 }
 
 /// Content of a HELLO.

@@ -10,7 +10,7 @@
 mod run;
 mod shelf;
 
-pub(crate) use run::{Cold, ColdBlock, Shelf};
+pub(crate) use run::{ColdBlock, ColdRuns, Shelf};
 pub(crate) use shelf::{QueueCold, Shelved};
 
 use super::Durable;

@@ -100,7 +100,7 @@ impl RunBlocks {
 
 /// All runs of a shard.
 #[derive(Debug, Default)]
-pub(crate) struct Cold {
+pub(crate) struct ColdRuns {
     pub(crate) runs: BTreeMap<RunId, RunBlocks>,
     /// Stored blocks in which something expires, by when.
     pub(crate) rings: BTreeSet<(Ms, BlockAt)>,
@@ -123,7 +123,7 @@ pub(crate) struct Cold {
     pub(crate) gone: Vec<RunId>,
 }
 
-impl Cold {
+impl ColdRuns {
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

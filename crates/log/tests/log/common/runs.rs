@@ -8,8 +8,8 @@ use std::{
 use quintet_log::{
     LogError, Storage,
     run::{
-        CHUNK_BYTES_MAX, Chunk, Position, Run, RunCheck, RunDamage, RunFinding, RunName, RunNumber,
-        RunOptions, RunWriter,
+        BlockPosition, CHUNK_BYTES_MAX, Chunk, Run, RunCheck, RunDamage, RunFinding, RunName,
+        RunNumber, RunOptions, RunWriter,
     },
 };
 use quintet_sim::Random;
@@ -241,7 +241,7 @@ pub(crate) fn wrong_reads(run: &Run, plan: &Plan, bodies: &Bodies) -> Result<(),
         }
     }
     // Kept from block to block, as one that reads several would.
-    let mut position = Position::default();
+    let mut position = BlockPosition::default();
     for number in 0..run.blocks() {
         match run.read_block(number) {
             Ok(block) => {

@@ -1,10 +1,10 @@
-//! Orders to the main thread.
+//! Requests to the main thread.
 
 use quintet_client::TellReload;
 use quintet_types::Principal;
 
-/// An order to the main thread.
-pub enum Order {
+/// A request to the main thread.
+pub enum MainRequest {
     /// End in good order.
     Stop,
     /// Read the configuration again, for a client if one asks, and tell what came of it.
