@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use field::Field;
+pub(crate) use field::copy;
 use results::Results;
 
 use crate::target;

@@ -13,7 +13,7 @@ use crate::{cargo_command, files_of_git};
 
 /// Makes `tree` what `root` is, and leaves alone what is so already: cargo goes
 /// by the times of files.
-fn copy(root: &Path, tree: &Path) -> Result<()> {
+pub(crate) fn copy(root: &Path, tree: &Path) -> Result<()> {
     let files = files_of_git(root)?;
     remove_others(tree, &files.iter().map(|file| tree.join(file)).collect())?;
     for file in files {
