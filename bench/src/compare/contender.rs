@@ -26,14 +26,14 @@ pub(crate) struct Contender {
     /// The server, for people.
     #[serde(rename = "name")]
     pub(crate) server: String,
-    program: String,
+    pub(super) program: String,
     pub(crate) protocol: String,
     /// It keeps messages on disk.
     pub(crate) durable: bool,
-    settings: Vec<String>,
-    place: Vec<String>,
-    as_root: Vec<String>,
-    version_flag: Option<String>,
+    pub(super) settings: Vec<String>,
+    pub(super) place: Vec<String>,
+    pub(super) as_root: Vec<String>,
+    pub(super) version_flag: Option<String>,
     /// Connections that are open and silent.
     pub(crate) idle: usize,
     /// Ten connections put and take messages of 8 MiB meanwhile.

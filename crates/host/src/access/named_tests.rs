@@ -171,10 +171,10 @@ fn a_report_by_name_is_of_the_reserved_message_and_else_of_the_newest_whichever_
                 by: By::Bearer,
                 action: NamedAction::Track,
             }));
-            match ask(&core, ask_for) {
-                Outcome::Tracked(_, track) => track.percent,
-                _ => None,
-            }
+            let Outcome::Tracked(_, track) = ask(&core, ask_for) else {
+                return None;
+            };
+            track.percent
         };
         q.iter().map(in_queue).collect::<Vec<_>>()
     };
