@@ -433,19 +433,32 @@ impl Engine {
         if handed.is_empty() {
             return Ok(None);
         }
-        if take.token.is_some() {
-            self.note_token(take, queues, &handed);
-        }
-        let hold = if let Some(ask) = &take.lease {
-            let over = |message: &Message| is_over(ask, message.ttr_ms);
-            if !take.peek && handed.iter().any(over) {
-                self.end_over(cx, ask, &handed);
-            }
-            Hold::Written(newest)
-        } else {
-            Hold::Durable
-        };
+        let hold = self.note_taken(cx, take, queues, &handed, newest);
         Ok(Some((Outcome::Messages(handed), hold)))
+    }
+
+    /// Notes what a take got, of which `newest` is the newest message that it did not only peek.
+    /// Answers what its reply waits for.
+    #[inline]
+    fn note_taken<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        queues: &[QueueId],
+        handed: &[Message],
+        newest: MessageId,
+    ) -> Hold {
+        if take.token.is_some() {
+            self.note_token(take, queues, handed);
+        }
+        let Some(ask) = &take.lease else {
+            return Hold::Durable;
+        };
+        let over = |message: &Message| is_over(ask, message.ttr_ms);
+        if !take.peek && handed.iter().any(over) {
+            self.end_over(cx, ask, handed);
+        }
+        Hold::Written(newest)
     }
 
     /// Removes or leases one message and answers it as the consumer sees it.
@@ -575,20 +588,7 @@ impl Engine {
         // Somebody who cannot frame what was there was passed over.
         let mut left_out = false;
         while !woken.is_empty() {
-            let from = passed.map_or(Edge::Unbounded, Edge::Excluded);
-            let mut first: Option<u64> = None;
-            woken.retain(|id| {
-                let Some(queue) = self.store.queue(*id) else {
-                    return false;
-                };
-                if queue.waiting() == 0 {
-                    return false;
-                }
-                let next = queue.live.line.range((from, Edge::Unbounded)).next();
-                first = first.into_iter().chain(next.copied()).min();
-                next.is_some()
-            });
-            let Some(number) = first else {
+            let Some(number) = self.next_in_line(&mut woken, passed) else {
                 // Nobody waits in these queues.
                 return;
             };
@@ -651,6 +651,24 @@ impl Engine {
                 (passed, left_out) = (None, false);
             }
         }
+    }
+
+    /// Who has waited longest in these queues, behind the waiter `passed`. Queues leave the list
+    /// that have nothing for such a waiter.
+    #[inline]
+    fn next_in_line(&self, woken: &mut SmallVec<[QueueId; 4]>, passed: Option<u64>) -> Option<u64> {
+        let from = passed.map_or(Edge::Unbounded, Edge::Excluded);
+        let mut first: Option<u64> = None;
+        woken.retain(|id| {
+            let waiting = self.store.queue(*id).filter(|queue| queue.waiting() > 0);
+            let next = waiting.and_then(|queue| {
+                let behind = queue.live.line.range((from, Edge::Unbounded));
+                behind.copied().next()
+            });
+            first = first.into_iter().chain(next).min();
+            next.is_some()
+        });
+        first
     }
 
     /// True if a limit holds consumers of one of these queues back, and somebody waits to look.
