@@ -135,22 +135,12 @@ impl Durable {
 
     /// `was_ready`: its due time is over, whatever it is.
     fn enter(&mut self, slot: u32, was_ready: bool) {
-        let Self {
-            messages,
-            queues,
-            expiries,
-            sums,
-            leases,
-            named,
-            keyed,
-            ..
-        } = self;
-        let message = messages.at_mut(slot);
-        let queue = queues.get_mut(message.queue.0 as usize);
+        let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
+        let message = self.messages.at_mut(slot);
+        let queue = self.queues.get_mut(message.queue.0 as usize);
         let queue = queue.and_then(Option::as_deref_mut);
         let queue = queue.expect("a message that goes into the maps has a queue");
         let (id, len) = (message.id, message.size());
-        let sums = &mut sums.gauges;
         // Of a dropped queue nothing counts, though some may be reserved yet.
         let one = u64::from(!queue.live.dropped);
         queue.grow(len);
@@ -182,7 +172,7 @@ impl Durable {
                     groups.enter(message, slot, Standing::Reserved);
                 });
                 if message.extra.is_some() {
-                    named::enter(named, message, leases.get(&slot));
+                    named::enter(&mut self.named, message, self.leases.get(&slot));
                 }
             }
             State::Buried => {
@@ -205,7 +195,7 @@ impl Durable {
         if message.extra.is_some()
             && let Some(at) = message.ends()
         {
-            expiries.insert((at, id));
+            self.expiries.insert((at, id));
         }
         if alarm {
             let queue = message.queue;
@@ -315,26 +305,16 @@ impl Durable {
 
     /// Takes a message out of the map of its state.
     pub(super) fn index_out(&mut self, slot: u32) {
-        let Self {
-            messages,
-            queues,
-            expiries,
-            sums,
-            leases,
-            named,
-            keyed,
-            ..
-        } = self;
-        let message = messages.at_mut(slot);
+        let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
+        let message = self.messages.at_mut(slot);
         // It may be about to change.
         message.unpick();
-        let queue = queues.get_mut(message.queue.0 as usize);
+        let queue = self.queues.get_mut(message.queue.0 as usize);
         let Some(queue) = queue.and_then(Option::as_deref_mut) else {
             // A log that buries two messages in the same turn leaves one of them behind.
             return;
         };
         let (id, len) = (message.id, message.size());
-        let sums = &mut sums.gauges;
         let one = u64::from(!queue.live.dropped);
         queue.shrink(len);
         sums.bytes -= len * one;
@@ -363,7 +343,7 @@ impl Durable {
                 sums.reserved -= one;
                 keyed.change(queue, |groups| groups.leave(message, Standing::Reserved));
                 if message.extra.is_some() {
-                    named::leave(named, message, leases.get(&slot));
+                    named::leave(&mut self.named, message, self.leases.get(&slot));
                 }
             }
             State::Buried => {
@@ -387,7 +367,7 @@ impl Durable {
         if message.extra.is_some()
             && let Some(at) = message.ends()
         {
-            expiries.remove(&(at, id));
+            self.expiries.remove(&(at, id));
         }
         if alarm {
             let queue = message.queue;
@@ -399,14 +379,9 @@ impl Durable {
     /// step bears; the queue's alarm rings for the rest. Answers how many. Not a
     /// fact: due is a predicate on time, and this only updates the indexes for it.
     pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> usize {
-        let Self {
-            messages,
-            queues,
-            sums,
-            keyed,
-            ..
-        } = self;
-        let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+        let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
+        let queue = self.queues.get_mut(id.0 as usize);
+        let Some(queue) = queue.and_then(Option::as_deref_mut) else {
             return 0;
         };
         let mut moved = 0;
@@ -417,12 +392,11 @@ impl Durable {
             }
             let slot = entry.remove();
             moved += 1;
-            let message = messages.at_mut(slot);
+            let message = self.messages.at_mut(slot);
             let is_ready = message.state == State::Ready;
             assert!(is_ready, "a delayed message becomes ready");
             // Chosen where it stood before.
             message.unpick();
-            let sums = &mut sums.gauges;
             Self::delayed_out(queue, sums, keyed, message, due, 1);
             Self::ready_in(queue, sums, keyed, message, slot);
         }

@@ -171,41 +171,32 @@ impl Durable {
     /// Takes a dropped queue from the names, from its parent and its children, and counts it. Its
     /// reserved messages go with their leases.
     fn unlink(&mut self, id: QueueId, idle: bool) {
-        let Self {
-            queues,
-            messages,
-            names,
-            sorted,
-            counts,
-            memory_counts,
-            keyed,
-            tombstones,
-            dependencies,
-            ..
-        } = self;
-        let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+        let queue = self.queues.get_mut(id.0 as usize);
+        let Some(queue) = queue.and_then(Option::as_deref_mut) else {
             return;
         };
         if let Some(groups) = queue.groups.take() {
-            keyed.bytes -= groups.bytes();
-            tombstones.groups(groups);
+            self.keyed.bytes -= groups.bytes();
+            self.tombstones.groups(groups);
         }
-        let memory = queue.live.settings.memory;
-        let counts = if memory { memory_counts } else { counts };
+        let counts = match queue.live.settings.memory {
+            true => &mut self.memory_counts,
+            false => &mut self.counts,
+        };
         if idle {
             counts.expired += 1;
         } else {
             counts.dropped += 1;
         }
-        if names.get(&queue.name) == Some(&id) {
-            names.remove(&queue.name);
-            sorted.remove(&queue.name);
+        if self.names.get(&queue.name) == Some(&id) {
+            self.names.remove(&queue.name);
+            self.sorted.remove(&queue.name);
         }
         let mut doomed = Vec::new();
         for &slot in queue.reserved.values() {
-            if let Some(message) = messages.get_mut(slot) {
+            if let Some(message) = self.messages.get_mut(slot) {
                 message.doomed = true;
-                if !dependencies.is_empty() {
+                if !self.dependencies.is_empty() {
                     doomed.push(message.id);
                 }
             }
