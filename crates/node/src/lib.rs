@@ -285,8 +285,8 @@ pub fn follow(
         let (listeners, limits) = (std::mem::take(&mut proxy_listeners), Arc::clone(&arrivals));
         proxy.begin(listeners, settings(word.cluster), known.clone(), limits)?;
     }
-    let orders_of = (inbox, reload);
-    let joined = join(config, &peer_listener.address, word.as_ref(), orders_of)?;
+    let address = &peer_listener.address;
+    let joined = join(config, address, word.as_ref(), (inbox, reload))?;
     let Some((stream, registered, ourselves)) = joined else {
         return Ok(None);
     };
