@@ -1,4 +1,4 @@
-//! Serving those who wait, and ending their waits.
+//! Serving waiting clients, and ending their waits.
 
 use std::ops::Bound as Edge;
 
@@ -101,8 +101,8 @@ impl Engine {
         }
     }
 
-    /// Who has waited longest in these queues, behind the waiter `passed`. Queues leave the list
-    /// that have nothing for such a waiter.
+    /// The waiter that has waited longest in these queues, of those behind `passed`. Takes queues
+    /// off the list that have nothing for such a waiter.
     #[inline]
     fn next_in_line(&self, woken: &mut SmallVec<[QueueId; 4]>, passed: Option<u64>) -> Option<u64> {
         let from = passed.map_or(Edge::Unbounded, Edge::Excluded);

@@ -435,8 +435,8 @@ impl Engine {
         Ok(Some((Outcome::Messages(handed), hold)))
     }
 
-    /// Notes what a take got, of which `newest` is the newest message that it did not only peek.
-    /// Answers what its reply waits for.
+    /// Notes the messages of a take; `newest`: the newest that it did not only peek. Answers how
+    /// long its reply is held.
     #[inline]
     fn note_taken<J: Journal>(
         &mut self,

@@ -95,7 +95,7 @@ impl Durable {
         self.rearm(id);
     }
 
-    /// Takes out of a queue, if it is there, what `part` does, which answers what its keys took.
+    /// Detaches a part of a queue, if it exists. `part` answers the bytes that its keys took.
     fn detach(
         &mut self,
         id: QueueId,
