@@ -1,6 +1,6 @@
 //! Queues as facts change them: made, flushed and dropped.
 
-use super::ends::Step;
+use super::ends::EndStep;
 use super::keyed::KEY;
 use super::{Durable, Queue, Tombstones};
 use quintet_types::{Ended, Ms, Name, QueueId};
@@ -99,7 +99,7 @@ impl Durable {
     fn detach(
         &mut self,
         id: QueueId,
-        step: Step,
+        step: EndStep,
         part: impl FnOnce(&mut Queue, &mut Tombstones) -> u64,
     ) {
         let mut tombstones = std::mem::take(&mut self.tombstones);
