@@ -56,16 +56,14 @@ impl MemberSignals {
     pub(super) fn new(
         cluster: &Cluster,
         names: &Names,
-        (requests, owners, mirrors, runs): (
-            Sender<MainRequest>,
-            watch::Sender<Owners>,
-            Mirrors,
-            Runs,
-        ),
-    ) -> Self {
-        Self {
+        requests: &Sender<MainRequest>,
+        owners: watch::Sender<Owners>,
+        mirrors: &Mirrors,
+        runs: Runs,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             group: names.group,
-            requests,
+            requests: requests.clone(),
             leaves: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             happened: Default::default(),
@@ -73,11 +71,11 @@ impl MemberSignals {
             owners,
             acks: OnceLock::new(),
             node: cluster.node(),
-            mirrors,
+            mirrors: mirrors.clone(),
             runs,
             lags: Default::default(),
             copies: Copies::new(&cluster.monitor, &names.stream),
-        }
+        })
     }
 
     /// The events since it was asked last.

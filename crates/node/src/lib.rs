@@ -301,8 +301,7 @@ pub fn follow(
         return Ok(None);
     };
     let runs = Runs::open(&config.data, Arc::new(objects))?;
-    let parts = (requests.clone(), owners, mirrors.clone(), runs);
-    let signals = Arc::new(MemberSignals::new(cluster, stream.names(), parts));
+    let signals = MemberSignals::new(cluster, stream.names(), requests, owners, &mirrors, runs);
     let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
     let work = Work::new(shards, config.engine_settings(), Arc::clone(&signals));
     let world = Arc::new(World::new());
