@@ -184,35 +184,10 @@ impl Copy {
                 end: placed.end,
             });
         }
-        let old = !self.tells;
-        self.tells |= framed.tells;
-        // Who claims may not know it.
-        if !matches!(framed.reign, Some(Reign::Claim(..))) {
-            self.time_ms = self.time_ms.max(view.stamp.time_ms);
-        }
-        if let Some(from) = framed.beginning() {
-            let before = self.reported_begins();
-            self.begins(from)
-                .map_err(|refused| self.bad(framed.first, refused.to_string()))?;
-            if before < Some(from.seq) {
-                self.sync()?;
-            }
-            if old && !framed.begins {
-                self.taken_over = Some((from.seq, framed.first));
-            }
-        }
+        self.note_owner(framed)?;
         let found = &mut self.recovery;
         found.last_epoch = found.last_epoch.max(view.stamp.epoch);
-        if let Some(reign) = &framed.reign {
-            if let Reign::Handoff(to) = reign {
-                self.handoff = Some(to.clone());
-            }
-            if let Some(claim) = framed
-                .claim()
-                .filter(|claim| self.claim.as_ref() != Some(claim))
-            {
-                self.claim = Some(claim.clone());
-            }
+        if framed.reign.is_some() {
             return Ok(());
         }
         found.frames += 1;
@@ -236,6 +211,38 @@ impl Copy {
             offset: placed.offset,
             why,
         })
+    }
+
+    /// Takes in what a frame says of its owner: the time, where the log begins, the claim, and the
+    /// handoff.
+    fn note_owner(&mut self, framed: &Framed<'_>) -> Result<()> {
+        let old = !self.tells;
+        self.tells |= framed.tells;
+        // Who claims may not know it.
+        if !matches!(framed.reign, Some(Reign::Claim(..))) {
+            self.time_ms = self.time_ms.max(framed.view.stamp.time_ms);
+        }
+        if let Some(from) = framed.beginning() {
+            let before = self.reported_begins();
+            self.begins(from)
+                .map_err(|refused| self.bad(framed.first, refused.to_string()))?;
+            if before < Some(from.seq) {
+                self.sync()?;
+            }
+            if old && !framed.begins {
+                self.taken_over = Some((from.seq, framed.first));
+            }
+        }
+        if let Some(Reign::Handoff(to)) = &framed.reign {
+            self.handoff = Some(to.clone());
+        }
+        if let Some(claim) = framed
+            .claim()
+            .filter(|claim| self.claim.as_ref() != Some(claim))
+        {
+            self.claim = Some(claim.clone());
+        }
+        Ok(())
     }
 
     /// Syncs the mirror. A node that states another beginning purges then, and servers rewrite

@@ -489,12 +489,20 @@ impl From {
             load: None,
         }
     }
-}
 
-impl From {
     /// Where its client is, as limits count it.
     fn address(&self) -> Option<IpAddr> {
         self.peer.map(|peer| peer.ip().to_canonical())
+    }
+
+    /// Tells a request, for those that ask, who its client is.
+    fn introduce(&self, request: &mut Request<Incoming>) {
+        if let Some(identity) = &self.identity {
+            request.extensions_mut().insert(Arc::clone(identity));
+        }
+        if let Some(known) = &self.known {
+            request.extensions_mut().insert(known.clone());
+        }
     }
 }
 
@@ -666,13 +674,7 @@ fn connection<S>(
         .serve_connection(
             TokioIo::new(stream),
             service_fn(move |mut request| {
-                if let Some(identity) = &from.identity {
-                    // For requests that ask who this is.
-                    request.extensions_mut().insert(Arc::clone(identity));
-                }
-                if let Some(known) = &from.known {
-                    request.extensions_mut().insert(known.clone());
-                }
+                from.introduce(&mut request);
                 let peer = from.peer.map(|peer| peer.ip());
                 let serve = Arc::clone(&site.serve);
                 asking.is_busy();

@@ -162,19 +162,7 @@ impl LocalLog {
         }
         let end = found.recovery.end;
         let rooted = options.scratch || !found.segments.is_empty();
-        let made = match (&found.current, found.segments.back()) {
-            (Some(file), Some(last)) => {
-                let len = file.len();
-                let len = len.or_io("measure", "the last segment")?;
-                // Versions that did not note its length made all of one length.
-                let made = match last.header.made {
-                    0 => segment_bytes,
-                    made => made,
-                };
-                if len >= made { made } else { 0 }
-            }
-            _ => 0,
-        };
+        let made = found.whole_bytes(segment_bytes)?;
         let whole = made > 0;
         let spares = Spares::new(
             Arc::clone(&storage),

@@ -78,6 +78,22 @@ pub(crate) struct RecoveredLog {
     pub(crate) extent_names: Vec<String>,
 }
 
+impl RecoveredLog {
+    /// The length that the last segment's file was made with, if it still has it; else 0.
+    /// `unnoted`: the length of files of versions that did not note it.
+    pub(crate) fn whole_bytes(&self, unnoted: u64) -> Result<u64> {
+        let (Some(file), Some(last)) = (&self.current, self.segments.back()) else {
+            return Ok(0);
+        };
+        let len = file.len().or_io("measure", "the last segment")?;
+        let made = match last.header.made {
+            0 => unnoted,
+            made => made,
+        };
+        Ok(if len >= made { made } else { 0 })
+    }
+}
+
 /// A segment's file, opened.
 struct File {
     name: String,
@@ -85,6 +101,35 @@ struct File {
     begun: bool,
     header: SegmentHeader,
     file: Arc<dyn StorageFile>,
+}
+
+impl File {
+    /// Hands out a frame that was read in it.
+    #[inline]
+    fn replay(
+        &self,
+        header: &FrameHeader,
+        offset: u64,
+        payload: &[u8],
+        replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
+    ) -> Result<()> {
+        replay(ReplayFrame {
+            position: header.position,
+            epoch: header.epoch,
+            time_ms: header.time_ms,
+            kind: header.kind,
+            segment: self.header.number,
+            offset,
+            first_in_segment: header.position == self.header.first,
+            count: header.count,
+            payload,
+        })
+        .map_err(|why| LogError::Replay {
+            file: self.name.clone(),
+            offset,
+            why,
+        })
+    }
 }
 
 /// A segment that was begun and never durable, and all that were begun behind it.
@@ -149,23 +194,7 @@ pub(crate) fn recover(
     let next_number = SegmentNumber(last_number.map_or(1, |last| last.0.saturating_add(1)));
 
     let end = read_in_order(&files, &mut window, |index, header, offset, payload| {
-        let file = &files[index];
-        replay(ReplayFrame {
-            position: header.position,
-            epoch: header.epoch,
-            time_ms: header.time_ms,
-            kind: header.kind,
-            segment: file.header.number,
-            offset,
-            first_in_segment: header.position == file.header.first,
-            count: header.count,
-            payload,
-        })
-        .map_err(|why| LogError::Replay {
-            file: file.name.clone(),
-            offset,
-            why,
-        })?;
+        files[index].replay(header, offset, payload, replay)?;
         recovery.frames += 1;
         recovery.records += u64::from(header.count);
         recovery.bytes += header.frame_len();
@@ -198,16 +227,7 @@ pub(crate) fn recover(
         return Err(damage(&files, &end, synced, known));
     }
     let beyond = &files[end.index + 1..];
-    if end.stop.looks_like_frame || evidence.bytes > 0 || !beyond.is_empty() {
-        let offset = last.header.offset_of(end.position);
-        recovery.cut = Some(Cut {
-            bytes: evidence.bytes,
-            ..Cut::at(last.name.clone(), offset, end.stop.why)
-        });
-    } else if let Some(first) = strays.files.first() {
-        recovery.cut = Some(Cut::at(first.name(), 0, &strays.why));
-    }
-
+    recovery.cut = cut_at(&end, last, beyond, &strays, evidence.bytes);
     segments.truncate(end.index + 1);
     rewrite(&files, &segments, synced)?;
     for file in files[..=end.index].iter().filter(|file| file.begun) {
@@ -224,6 +244,17 @@ pub(crate) fn recover(
     recovery.segments = segments.len() as u64;
     let current = Arc::clone(&last.file);
     Ok(log(recovery, segments, Some(current)))
+}
+
+/// The tail that is cut at this end, if one is. `bytes`: those of frames recognised behind it.
+fn cut_at(end: &End, last: &File, beyond: &[File], strays: &Strays, bytes: u64) -> Option<Cut> {
+    if end.stop.looks_like_frame || bytes > 0 || !beyond.is_empty() {
+        let offset = last.header.offset_of(end.position);
+        let cut = Cut::at(last.name.clone(), offset, end.stop.why);
+        return Some(Cut { bytes, ..cut });
+    }
+    let first = strays.files.first()?;
+    Some(Cut::at(first.name(), 0, &strays.why))
 }
 
 /// The result of recovery before `first`, the position of the first frame of `segment`, in a

@@ -131,6 +131,17 @@ impl Surveyed {
             || self.cut.is_some()
             || self.holes.iter().any(|hole| hole.from < end)
     }
+
+    /// Why durable bytes in a hole are lost. `gap`: the next segment, where one before is missing.
+    fn why_lost(&self, hole: &Hole, gap: Option<&SegmentHeader>) -> String {
+        match gap {
+            Some(next) if next.first == hole.to => {
+                let missing = SegmentNumber(self.number.0 + 1);
+                format!("{} behind it is missing", segment_name(missing))
+            }
+            _ => hole.why.to_owned(),
+        }
+    }
 }
 
 /// Reads all of it. Holds one frame, or 1 MiB, in memory.
@@ -394,13 +405,7 @@ impl SurveyState {
                 let offset = header.offset_of(hole.from);
                 if hole.from < self.synced {
                     let bytes = hole.to.0 - hole.from.0;
-                    let why = match gap {
-                        Some(next) if next.first == hole.to => {
-                            let missing = SegmentNumber(segment.number.0 + 1);
-                            format!("{} behind it is missing", segment_name(missing))
-                        }
-                        _ => hole.why.to_owned(),
-                    };
+                    let why = segment.why_lost(hole, gap);
                     damage.push(LostRange::new(&segment.name, (offset, bytes), why));
                 } else if tail.is_none() {
                     end = hole.from;

@@ -5,7 +5,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Seq, Status};
+use quintet_config::Cluster;
 use quintet_host::{Core, Replay, locked};
+use quintet_jetstream::Names;
 use quintet_log::{LogError, ReplayFrame};
 use quintet_nodes::mirror::Mirrors;
 use quintet_process::MainRequest;
@@ -50,6 +52,32 @@ pub(super) struct Happened {
 }
 
 impl MemberSignals {
+    /// Of a member that follows the log of these `names`; nothing has happened yet.
+    pub(super) fn new(
+        cluster: &Cluster,
+        names: &Names,
+        requests: &Sender<MainRequest>,
+        owners: watch::Sender<Owners>,
+        mirrors: &Mirrors,
+        runs: Runs,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            group: names.group,
+            requests: requests.clone(),
+            leaves: AtomicBool::new(false),
+            stops: AtomicBool::new(false),
+            happened: Default::default(),
+            core: OnceLock::new(),
+            owners,
+            acks: OnceLock::new(),
+            node: cluster.node(),
+            mirrors: mirrors.clone(),
+            runs,
+            lags: Default::default(),
+            copies: Copies::new(&cluster.monitor, &names.stream),
+        })
+    }
+
     /// The events since it was asked last.
     pub(super) fn take(&self) -> (Option<Owned<Replay>>, Option<LogError>) {
         let mut happened = locked(&self.happened);

@@ -25,18 +25,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use quintet_client::{Arrivals, AuditLog};
 use quintet_cluster::{
-    Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
+    ClusterId, Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
 };
 use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream};
 use quintet_log::{LogError, Options, Storage};
-use quintet_nodes::registry::{self, JoinError};
+use quintet_nodes::registry::{self, JoinError, Ourselves};
 use quintet_nodes::{ClusterReport, Files, checks, mirror, report_shards};
 use quintet_process::{MainRequest, again};
 use quintet_proxy::{Intake, Owners, watch};
 
-use copies::Copies;
 use duty::{MemberSignals, Work};
 use proxy_listeners::ProxyListeners;
 use runs::Runs;
@@ -286,86 +285,27 @@ pub fn follow(
         let (listeners, limits) = (std::mem::take(&mut proxy_listeners), Arc::clone(&arrivals));
         proxy.begin(listeners, settings(word.cluster), known.clone(), limits)?;
     }
-    let servers = checks::servers(cluster)?;
-    let (world, names) = (Arc::new(World::new()), checks::names(cluster));
-    let Some(stream) = until(inbox, reload, || {
-        Ok(JetStream::connect(&servers, names.clone())?)
-    })?
-    else {
+    let address = &peer_listener.address;
+    let joined = join(config, address, word.as_ref(), (inbox, reload))?;
+    let Some((stream, registered, ourselves)) = joined else {
         return Ok(None);
     };
-    let stream = Arc::new(stream);
-    checks::of_servers(&stream, cluster)?;
-    // The standard library's hash keys are random.
-    let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
-    let writer = Writer(random());
-    let ourselves = registry::Ourselves {
-        peer_address: peer_listener.address.clone(),
-        home: mirror::home(&config.data, random())?,
-        writer,
-    };
-    let mut twins = registry::Twins::default();
-    let joined = until(inbox, reload, || {
-        registry::join(&stream, cluster, config.shards, &ourselves, &mut twins)
-    });
-    let Some(registered) = joined? else {
-        return Ok(None);
-    };
-    if word.as_ref().is_some_and(|word| word.cluster != registered) {
-        tracing::warn!("the cluster was created anew, so this node begins again");
-        again::begin();
-    }
-    registry::renew(&stream, cluster, &ourselves)?;
-    report_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
     let (replicas, tags) = (checks::replicas(cluster), &cluster.placement_tags);
     let there = until(inbox, reload, || {
         let objects = (stream.runs(replicas, tags)?, stream.files(replicas, tags)?);
-        Ok((
-            objects,
-            registry::is_drained(&stream, cluster, &cluster.node())?,
-        ))
+        let drained = registry::is_drained(&stream, cluster, &cluster.node())?;
+        Ok((objects, drained))
     });
     let Some(((objects, attached), drained)) = there? else {
         return Ok(None);
     };
     let runs = Runs::open(&config.data, Arc::new(objects))?;
-    let signals = Arc::new(MemberSignals {
-        group: stream.names().group,
-        requests: requests.clone(),
-        leaves: AtomicBool::new(false),
-        stops: AtomicBool::new(false),
-        happened: Default::default(),
-        core: OnceLock::new(),
-        owners,
-        acks: OnceLock::new(),
-        node: cluster.node(),
-        mirrors: mirrors.clone(),
-        runs,
-        lags: Default::default(),
-        copies: Copies::new(&cluster.monitor, &stream.names().stream),
-    });
+    let signals = MemberSignals::new(cluster, stream.names(), requests, owners, &mirrors, runs);
     let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
     let work = Work::new(shards, config.engine_settings(), Arc::clone(&signals));
-    let membership = Membership {
-        stream: Arc::<JetStream>::clone(&stream),
-        mirror: Box::new(move || mirrors.next()),
-        options: Options {
-            segment_bytes: config.segment_bytes,
-            ..Options::default()
-        },
-        cluster: registered,
-        writer,
-        node: cluster.node(),
-        peer_address: peer_listener.address.clone(),
-        limits: Limits {
-            entries: usize::try_from(cluster.window).unwrap_or(1),
-            ..Limits::default()
-        },
-        timing: timing(cluster),
-        world: Arc::<World>::clone(&world),
-        fences: Fences::default(),
-    };
+    let world = Arc::new(World::new());
+    let membership = membership(config, &stream, registered, ourselves, mirrors, &world);
     let member = Member::start_as(membership, work, drained).context("cannot follow the log")?;
     let (nudges, nudged) = channel();
     let node = Arc::new(Node {
@@ -400,6 +340,79 @@ pub fn follow(
     teller.ask_who_owns();
     upkeep::start(&teller, nudged)?;
     wait(&node, inbox, reload)
+}
+
+/// Connects to the servers, and enters this node in the cluster's registry. `None`: it had to stop
+/// before.
+fn join(
+    config: &Config,
+    peer_address: &str,
+    word: Option<&Word>,
+    (inbox, reload): (&Receiver<MainRequest>, &dyn Fn()),
+) -> Result<Option<(Arc<JetStream>, ClusterId, Ourselves)>> {
+    let cluster = &config.cluster;
+    let servers = checks::servers(cluster)?;
+    let names = checks::names(cluster);
+    let Some(stream) = until(inbox, reload, || {
+        Ok(JetStream::connect(&servers, names.clone())?)
+    })?
+    else {
+        return Ok(None);
+    };
+    let stream = Arc::new(stream);
+    checks::of_servers(&stream, cluster)?;
+    // The standard library's hash keys are random.
+    let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+    let ourselves = Ourselves {
+        peer_address: peer_address.to_owned(),
+        writer: Writer(random()),
+        home: mirror::home(&config.data, random())?,
+    };
+    let mut twins = registry::Twins::default();
+    let joined = until(inbox, reload, || {
+        registry::join(&stream, cluster, config.shards, &ourselves, &mut twins)
+    });
+    let Some(registered) = joined? else {
+        return Ok(None);
+    };
+    if word.is_some_and(|word| word.cluster != registered) {
+        tracing::warn!("the cluster was created anew, so this node begins again");
+        again::begin();
+    }
+    registry::renew(&stream, cluster, &ourselves)?;
+    report_shards(&config.data, config.shards)?;
+    Ok(Some((stream, registered, ourselves)))
+}
+
+/// How this node takes part in the cluster's log.
+fn membership(
+    config: &Config,
+    stream: &Arc<JetStream>,
+    registered: ClusterId,
+    ourselves: Ourselves,
+    mirrors: mirror::Mirrors,
+    world: &Arc<World>,
+) -> Membership {
+    let cluster = &config.cluster;
+    Membership {
+        stream: Arc::<JetStream>::clone(stream),
+        mirror: Box::new(move || mirrors.next()),
+        options: Options {
+            segment_bytes: config.segment_bytes,
+            ..Options::default()
+        },
+        cluster: registered,
+        writer: ourselves.writer,
+        node: cluster.node(),
+        peer_address: ourselves.peer_address,
+        limits: Limits {
+            entries: usize::try_from(cluster.window).unwrap_or(1),
+            ..Limits::default()
+        },
+        timing: timing(cluster),
+        world: Arc::<World>::clone(world),
+        fences: Fences::default(),
+    }
 }
 
 /// Why this node cannot be a standby, and what there is to do.

@@ -2,20 +2,21 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_client::ClientApi;
 use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
-use quintet_edge::{Dispatchers, Edge, ForwardingByProtocol, Security};
+use quintet_edge::{ForwardingByProtocol, Security};
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
-use quintet_scripts::{Blobs, Limits, Options, QueueConfig, ROUTER, Rq};
+use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::ListenerInfo;
 
 use crate::running::Running;
+use crate::server::Server;
 use crate::{http, sqs};
 
 /// The hidden subcommand that becomes a script.
@@ -59,19 +60,17 @@ impl Scripts {
     /// # Errors
     /// The directory of scripts cannot be made, or the system has no threads.
     pub(crate) fn start(
-        edge: &Edge,
-        config: &Arc<Mutex<Config>>,
-        client_api: Arc<dyn ClientApi>,
-        blobs: Option<Arc<dyn Blobs>>,
+        server: &Arc<Server>,
         mut open: Vec<http::Open>,
         sqs: Vec<sqs::Open>,
-        dispatchers: &Arc<Dispatchers>,
     ) -> Result<Self> {
+        let (edge, dispatchers) = (&*server.edge, &server.dispatchers);
+        let config = &server.operations.config;
         let mut options = options(&locked(config), &open);
-        options.blobs = blobs;
+        options.blobs = server.node.as_ref().map(|node| node.blobs());
         options.audit = Some(Arc::clone(&edge.security.audit));
         let mut scripts = Self {
-            client_api,
+            client_api: Arc::<Server>::clone(server),
             rq: None,
             http: None,
             sqs: None,

@@ -24,7 +24,7 @@ use quintet_process::{Bound, Crew, End, MainRequest, again, fit, modes, notify, 
 use quintet_types::Operation;
 use quintet_web::Site;
 
-use crate::cluster::{self, Node, Ownership, Threads};
+use crate::cluster::{self, Node, Ownership, ProxyListener, Threads};
 use crate::listeners::{Opened, open_listeners};
 use crate::running::task_of;
 use crate::scripts::Scripts;
@@ -128,30 +128,15 @@ impl Process {
         if config.cluster.is_on() {
             announce();
         }
-        let audit = Arc::<Audit>::clone(&self.audit);
         let ownership = match config.cluster.is_on() {
-            true => {
-                let connections = places.connections;
-                let (arrivals, log) = (Arc::<Quotas>::clone(&quotas), Arc::<Audit>::clone(&audit));
-                let reload = || reload_limits(&self.command_line, &quotas);
-                let ours = (&self.requests, &self.inbox);
-                match cluster::follow(
-                    &config,
-                    proxy_listeners,
-                    connections,
-                    arrivals,
-                    log,
-                    &reload,
-                    ours,
-                )? {
-                    Some(ownership) => Some(ownership),
-                    // Told to stop before it owned anything.
-                    None => return Ok(None),
-                }
-            }
+            true => match self.follow(&config, proxy_listeners, &quotas)? {
+                // Told to stop before it owned anything.
+                None => return Ok(None),
+                ownership => ownership,
+            },
             false => None,
         };
-        let place = (places, auth, quotas, audit);
+        let place = (places, auth, quotas, Arc::<Audit>::clone(&self.audit));
         let spans = Arc::default();
         let traced = Tracing::start(&config, &spans)?;
         let (server, polls, spares) = open(
@@ -181,27 +166,41 @@ impl Process {
         }
         let control = start_control(&server)?;
         let (io, dispatcher) = start_workers(&server, polls, bound)?;
-        let mut threads = ServerThreads {
-            server: Arc::clone(&server),
+        let threads = ServerThreads {
+            server,
             io,
             dispatcher,
             helpers,
             ends,
         };
-        let config = &server.operations.config;
-        let blobs = server.node.as_ref().map(|node| node.blobs());
-        let client_api = Arc::<Server>::clone(&server);
-        let dispatchers = &server.dispatchers;
-        let mut scripts = Scripts::start(
-            &server.edge,
-            config,
-            client_api,
-            blobs,
-            http,
-            sqs,
-            dispatchers,
-        )?;
+        let scripts = Scripts::start(&threads.server, http, sqs)?;
         drop(starting);
+        self.serve_with(threads, control, scripts, traced)
+    }
+
+    /// Follows until this node owns the queues. `None`: told to stop before.
+    fn follow(
+        &self,
+        config: &Config,
+        listeners: Vec<ProxyListener>,
+        quotas: &Arc<Quotas>,
+    ) -> Result<Option<Ownership>> {
+        let arrivals = Arc::<Quotas>::clone(quotas);
+        let log = Arc::<Audit>::clone(&self.audit);
+        let reload = || reload_limits(&self.command_line, quotas);
+        let (connections, ours) = (self.places.connections, (&self.requests, &self.inbox));
+        cluster::follow(config, listeners, connections, arrivals, log, &reload, ours)
+    }
+
+    /// Serves with all that is started, until an order ends it.
+    fn serve_with(
+        &self,
+        mut threads: ServerThreads,
+        control: Web,
+        mut scripts: Scripts,
+        traced: Option<Tracing>,
+    ) -> Result<Option<Config>> {
+        let server = Arc::clone(&threads.server);
         *locked(&self.watched) = Arc::downgrade(&server.edge);
         match &server.node {
             None => say("quintet ready"),
@@ -216,7 +215,7 @@ impl Process {
 
         // It asks I/O threads, which end.
         *locked(&self.watched) = Weak::new();
-        let next = locked(config).clone();
+        let next = locked(&server.operations.config).clone();
         let is_alone = server.node.is_none();
         stop(threads, control, scripts, traced, end)?;
         if is_alone || end == End::Stop {

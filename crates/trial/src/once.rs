@@ -32,87 +32,8 @@ pub fn run_once(
 ) -> Result<String, HookError> {
     let mut trial = Trial::new(Arc::clone(&program), Settings::default(), now)?;
     let queue = Name::from(queue);
-    let put = Put {
-        queue: queue.clone(),
-        body: Body::new(body),
-        ..Put::default()
-    };
-    let take = Take {
-        queues: [queue.clone()].into_iter().collect(),
-        ..Take::default()
-    };
     let mut out = String::new();
-    let answer = match event {
-        Event::BeforePut | Event::AfterPut | Event::Command => {
-            submit(&mut trial, Command::Put(put))
-        }
-        Event::Full => {
-            store(&mut trial, put.clone());
-            configure(&mut trial, &queue, |limits| limits.messages_max = Some(1));
-            submit(&mut trial, Command::Put(put))
-        }
-        Event::BeforeTake | Event::AfterTake => {
-            store(&mut trial, put);
-            submit(&mut trial, Command::Take(take))
-        }
-        Event::Empty => submit(&mut trial, Command::Take(take)),
-        Event::Settle => {
-            let id = store(&mut trial, put);
-            lease(&mut trial, take, 0);
-            settle(&mut trial, id, How::Finish)
-        }
-        Event::Error => {
-            let id = MessageId(1);
-            let by = By::Anyone;
-            submit(&mut trial, Command::Delete { id, by })
-        }
-        Event::Expire => {
-            let expires = Expiry::In(1);
-            store(&mut trial, Put { expires, ..put });
-            trial.pass(1);
-            "1 ms passed".into()
-        }
-        Event::LeaseEnd => {
-            store(&mut trial, put);
-            lease(&mut trial, take, 1);
-            trial.pass(1);
-            "1 ms passed".into()
-        }
-        Event::DeadLetter => {
-            let id = store(&mut trial, put);
-            configure(&mut trial, &queue, |limits| limits.attempts_max = Some(1));
-            lease(&mut trial, take, 0);
-            settle(&mut trial, id, How::release(When::Now))
-        }
-        Event::Connect => match trial.state.connect(&client(1)) {
-            Some(text) => format!("refused: {text}"),
-            None => "connected".into(),
-        },
-        Event::Start | Event::Stop | Event::Disconnect => {
-            trial.state.notify(&client(1), event);
-            "done".into()
-        }
-        Event::Auth => {
-            let text = String::from_utf8_lossy(body);
-            let (user, secret) = text.split_once(' ').unwrap_or((&text, ""));
-            match trial.state.auth(&client(1), user, secret.as_bytes()) {
-                Some(true) => "let in".into(),
-                Some(false) => "kept out".into(),
-                None => "not decided".into(),
-            }
-        }
-        Event::Timer => {
-            let ms = trial.state.next_timer().since(now);
-            trial.pass(ms);
-            format!("{ms} ms passed")
-        }
-        Event::Added => match trial.state.added(&client(1), body) {
-            None => "no such command".into(),
-            Some(HookReply::Done) => "done".into(),
-            Some(HookReply::Text(text)) => String::from_utf8_lossy(&text).into_owned(),
-            Some(HookReply::Refused(text)) => format!("refused: {text}"),
-        },
-    };
+    let answer = happen(&mut trial, event, &queue, body, now);
     let _infallible = writeln!(out, "{answer}");
     contents(&mut trial, &mut out);
     for (name, value) in program.shared().metrics.all() {
@@ -127,6 +48,89 @@ pub fn run_once(
         let _infallible = writeln!(out, "{level}: {text}");
     }
     Ok(out)
+}
+
+/// Lets the event happen, and tells how it was answered.
+fn happen(trial: &mut Trial, event: Event, queue: &Name, body: &[u8], now: Ms) -> String {
+    let put = Put {
+        queue: queue.clone(),
+        body: Body::new(body),
+        ..Put::default()
+    };
+    let take = Take {
+        queues: [queue.clone()].into_iter().collect(),
+        ..Take::default()
+    };
+    match event {
+        Event::BeforePut | Event::AfterPut | Event::Command => submit(trial, Command::Put(put)),
+        Event::Full => {
+            store(trial, put.clone());
+            configure(trial, queue, |limits| limits.messages_max = Some(1));
+            submit(trial, Command::Put(put))
+        }
+        Event::BeforeTake | Event::AfterTake => {
+            store(trial, put);
+            submit(trial, Command::Take(take))
+        }
+        Event::Empty => submit(trial, Command::Take(take)),
+        Event::Settle => {
+            let id = store(trial, put);
+            lease(trial, take, 0);
+            settle(trial, id, How::Finish)
+        }
+        Event::Error => {
+            let id = MessageId(1);
+            let by = By::Anyone;
+            submit(trial, Command::Delete { id, by })
+        }
+        Event::Expire => {
+            let expires = Expiry::In(1);
+            store(trial, Put { expires, ..put });
+            trial.pass(1);
+            "1 ms passed".into()
+        }
+        Event::LeaseEnd => {
+            store(trial, put);
+            lease(trial, take, 1);
+            trial.pass(1);
+            "1 ms passed".into()
+        }
+        Event::DeadLetter => {
+            let id = store(trial, put);
+            configure(trial, queue, |limits| limits.attempts_max = Some(1));
+            lease(trial, take, 0);
+            settle(trial, id, How::release(When::Now))
+        }
+        Event::Connect => match trial.state.connect(&client(1)) {
+            Some(text) => format!("refused: {text}"),
+            None => "connected".into(),
+        },
+        Event::Start | Event::Stop | Event::Disconnect => {
+            trial.state.notify(&client(1), event);
+            "done".into()
+        }
+        Event::Auth => log_in(trial, &String::from_utf8_lossy(body)),
+        Event::Timer => {
+            let ms = trial.state.next_timer().since(now);
+            trial.pass(ms);
+            format!("{ms} ms passed")
+        }
+        Event::Added => match trial.state.added(&client(1), body) {
+            None => "no such command".into(),
+            Some(HookReply::Done) => "done".into(),
+            Some(HookReply::Text(text)) => String::from_utf8_lossy(&text).into_owned(),
+            Some(HookReply::Refused(text)) => format!("refused: {text}"),
+        },
+    }
+}
+
+fn log_in(trial: &mut Trial, credentials: &str) -> String {
+    let (user, secret) = credentials.split_once(' ').unwrap_or((credentials, ""));
+    match trial.state.auth(&client(1), user, secret.as_bytes()) {
+        Some(true) => "let in".into(),
+        Some(false) => "kept out".into(),
+        None => "not decided".into(),
+    }
 }
 
 /// Asks past the hooks, as what they are to find.

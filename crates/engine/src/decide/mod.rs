@@ -34,6 +34,7 @@ mod put;
 mod refer;
 mod result;
 mod room;
+mod serve;
 mod settle;
 mod show;
 mod take;

@@ -582,20 +582,18 @@ impl Engine {
         let after = put.more.as_deref_mut();
         let after = after.and_then(|more| more.after.take().filter(|_| more.past.is_none()));
         let mut after = after.map(|after| self.parents_of(cx, *after));
-        let now = self.now;
         let live = self.store.live_mut(id);
         let live = live.expect("a put goes into a queue that was found or made");
-        live.used = now;
+        live.used = self.now;
         let memory = live.settings.memory;
         let number = self.next_id(cx, !memory);
         let queue = self.store.expect_queue(id);
         let settings = &queue.live.settings;
         let expires = self.expiry_of(put.expires, settings);
-        let due = match put.due {
-            When::Default => When::In(settings.default_delay_ms),
-            due @ (When::Now | When::In(_) | When::At(_)) => due,
+        let mut due = match put.due {
+            When::Default => self.due(When::In(settings.default_delay_ms)),
+            due @ (When::Now | When::In(_) | When::At(_)) => self.due(due),
         };
-        let mut due = self.due(due);
         let is_held = after.as_mut().is_some_and(|after| after.hold(&mut due));
         let dedupe_records = match self.is_unmarked(id, put) {
             true => SmallVec::new(),
@@ -613,7 +611,7 @@ impl Engine {
             flags: put.flags,
             // The body without a copy; an empty one to leave in its place would cost as much, at a
             // count that all threads share.
-            ..Message::new(at, now, put.body.clone())
+            ..Message::new(at, self.now, put.body.clone())
         };
         let ages = queue.ages();
         if due.is_some() || expires.is_some() {
@@ -634,7 +632,7 @@ impl Engine {
             self.begin_aging(cx, &mut message);
         }
         let waits = matches!(message.state, State::Ready | State::Prepared);
-        let tie = message.tie();
+        let tie = message.tie().filter(|tie| tie.is_member());
         self.fact(cx, Fact::Put(message));
         if after.is_some() {
             let child = number;
@@ -642,16 +640,12 @@ impl Engine {
         }
         // Where the batch is in another shard it is owed, and the caller that locked both carries
         // that before the batch's shard is let go.
-        if let Some(tie) = tie
-            && tie.is_member()
-        {
+        if let Some(tie) = tie {
             self.count_member(cx, tie.batch, Tally::JOINED);
         }
-        for left in dedupe_records {
-            if left.scope != Scope::Window && !waits {
-                // It was put as what ends it.
-                continue;
-            }
+        // Otherwise it was put as what ends the record.
+        let holds = |left: &Left| left.scope == Scope::Window || waits;
+        for left in dedupe_records.into_iter().filter(holds) {
             self.remember(cx, number, left);
         }
         cx.wake(id);

@@ -3,8 +3,8 @@
 use super::{Cold, Stop};
 use quintet_types::{
     Answer, By, Caller, ClientId, Command, CommandError, Delivery, Effect, Guard, Hold, How,
-    MessageId, MessageVersion, Outcome, PendingDecision, PendingDecisionKind, PendingDecisions,
-    Put, Return, State, TableRequest, Transaction, Transfer,
+    MessageId, MessageVersion, Name, Outcome, PendingDecision, PendingDecisionKind,
+    PendingDecisions, Put, Return, State, TableRequest, Transaction, Transfer,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -134,36 +134,7 @@ impl Engine {
             {
                 return Err(CommandError::Conflict.into());
             }
-            match effect {
-                Effect::Move { to, .. }
-                    if !self.belongs_elsewhere(to) && self.store.find(to).is_none() =>
-                {
-                    let made = self.find_or_make_ours(to)?;
-                    self.forget_unused(made);
-                }
-                Effect::Move { to, .. } if !to.is_possible() => {
-                    return Err(CommandError::BadName.into());
-                }
-                Effect::Set { table, key, .. }
-                    if !table.is_possible() || key.len() > TABLE_KEY_MAX =>
-                {
-                    return Err(CommandError::BadName.into());
-                }
-                Effect::Hold { queue, key, for_ms } => {
-                    self.may_hold_for(queue, key.as_deref(), *for_ms)?;
-                }
-                Effect::Put(_)
-                | Effect::Settle { .. }
-                | Effect::Delete(_)
-                | Effect::Cancel(..)
-                | Effect::Move { .. }
-                | Effect::Kick(_)
-                | Effect::Edit(..)
-                | Effect::Conclude(_)
-                | Effect::MakeBatch { .. }
-                | Effect::CommitBatch(_)
-                | Effect::Set { .. } => {}
-            }
+            self.may_bring_about(effect)?;
         }
         self.have_room(&transaction.effects)?;
         let making = self.may_batch(&transaction.effects)?;
@@ -196,6 +167,39 @@ impl Engine {
         )?;
         for queue in made {
             self.forget_unused(queue);
+        }
+        Ok(())
+    }
+
+    /// Whether the queue or table that an effect names can have it.
+    fn may_bring_about(&mut self, effect: &Effect) -> Result<(), CommandError> {
+        match effect {
+            Effect::Move { to, .. }
+                if !self.belongs_elsewhere(to) && self.store.find(to).is_none() =>
+            {
+                let made = self.find_or_make_ours(to)?;
+                self.forget_unused(made);
+            }
+            Effect::Move { to, .. } if !to.is_possible() => {
+                return Err(CommandError::BadName);
+            }
+            Effect::Set { table, key, .. } if !table.is_possible() || key.len() > TABLE_KEY_MAX => {
+                return Err(CommandError::BadName);
+            }
+            Effect::Hold { queue, key, for_ms } => {
+                self.may_hold_for(queue, key.as_deref(), *for_ms)?;
+            }
+            Effect::Put(_)
+            | Effect::Settle { .. }
+            | Effect::Delete(_)
+            | Effect::Cancel(..)
+            | Effect::Move { .. }
+            | Effect::Kick(_)
+            | Effect::Edit(..)
+            | Effect::Conclude(_)
+            | Effect::MakeBatch { .. }
+            | Effect::CommitBatch(_)
+            | Effect::Set { .. } => {}
         }
         Ok(())
     }
@@ -326,27 +330,7 @@ impl Engine {
                     };
                     ids.push(self.store_good(cx, queue, put));
                 }
-                Effect::Settle { id, how } => {
-                    let kind = self.pending.remove(&id);
-                    let queue = self.store.message(id).map(|message| message.queue);
-                    match (&how, kind) {
-                        // As it would have been, had no hook been asked.
-                        (
-                            How::Release {
-                                priority: None,
-                                due: quintet_types::When::Now,
-                                ..
-                            },
-                            Some(_),
-                        ) => {
-                            self.put_back(cx, id);
-                        }
-                        _ => self.settle_one(cx, id, &how),
-                    }
-                    if let Some(queue) = queue {
-                        cx.wake(queue);
-                    }
-                }
+                Effect::Settle { id, how } => self.settle_decided(cx, id, &how),
                 Effect::Delete(id) => {
                     self.pending.remove(&id);
                     self.settle_one(cx, id, &How::Finish);
@@ -360,19 +344,7 @@ impl Engine {
                         cx.wake(queue);
                     }
                 }
-                Effect::Move { id, .. } if self.end_cancelled(cx, id) => {}
-                Effect::Move { id, to } => {
-                    let why = match self.pending.remove(&id) {
-                        Some(PendingDecisionKind::Expire) => Transfer::Expired,
-                        Some(PendingDecisionKind::DeadLetter) => self.why_dead(id),
-                        Some(PendingDecisionKind::LeaseEnd) | None => Transfer::Command,
-                    };
-                    if self.belongs_elsewhere(&to) {
-                        self.send(cx, id, to, why);
-                    } else if let Ok(to) = self.find_or_make_ours(&to) {
-                        self.transfer(cx, id, to, why);
-                    }
-                }
+                Effect::Move { id, to } => self.move_decided(cx, id, to),
                 Effect::Kick(id) => {
                     if let Some(message) = self.store.message(id)
                         && (message.state == State::Buried || message.is_delayed(self.now))
@@ -414,6 +386,45 @@ impl Engine {
             self.commit_known(cx, id);
         }
         ids
+    }
+
+    /// Settles a message, which may wait for this decision.
+    fn settle_decided<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
+        let kind = self.pending.remove(&id);
+        let queue = self.store.message(id).map(|message| message.queue);
+        let plain = matches!(
+            how,
+            How::Release {
+                priority: None,
+                due: quintet_types::When::Now,
+                ..
+            }
+        );
+        match plain && kind.is_some() {
+            // As it would have been, had no hook been asked.
+            true => self.put_back(cx, id),
+            false => self.settle_one(cx, id, how),
+        }
+        if let Some(queue) = queue {
+            cx.wake(queue);
+        }
+    }
+
+    /// Moves a message, which may wait for this decision.
+    fn move_decided<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, to: Name) {
+        if self.end_cancelled(cx, id) {
+            return;
+        }
+        let why = match self.pending.remove(&id) {
+            Some(PendingDecisionKind::Expire) => Transfer::Expired,
+            Some(PendingDecisionKind::DeadLetter) => self.why_dead(id),
+            Some(PendingDecisionKind::LeaseEnd) | None => Transfer::Command,
+        };
+        if self.belongs_elsewhere(&to) {
+            self.send(cx, id, to, why);
+        } else if let Ok(to) = self.find_or_make_ours(&to) {
+            self.transfer(cx, id, to, why);
+        }
     }
 
     pub(crate) fn table<J: Journal>(

@@ -178,7 +178,7 @@ const MESSAGES: &[Row] = &[
         |s| drop(s.take_out(0)),
     ),
     (
-        "the queue of a new message was found before",
+        "a message that goes into the maps has a queue",
         ready,
         |s| s.queues.clear(),
         |s| s.add(message(2, keyed()), None, SEGMENT_REF),
@@ -305,7 +305,7 @@ const MARKS: &[Row] = &[
 
 const RUNS: &[Row] = &[
     (
-        "a block of a run goes before its queue",
+        "a message that goes into the maps has a queue",
         stored,
         |s| s.queues.clear(),
         |s| _ = s.load(BLOCK, vec![(0, message(1, keyed()))]),

@@ -121,23 +121,26 @@ impl Durable {
     }
 
     /// Enters a message into the map of its state.
+    #[inline]
     pub(super) fn index_in(&mut self, slot: u32) {
-        let Self {
-            messages,
-            queues,
-            expiries,
-            sums,
-            leases,
-            named,
-            keyed,
-            ..
-        } = self;
-        let message = messages.at_mut(slot);
-        let queue = queues.get_mut(message.queue.0 as usize);
+        self.enter(slot, false);
+    }
+
+    /// Enters a message that came from this state index of a run. It may be ready
+    /// since its due time came, so the due time alone does not tell.
+    pub(super) fn index_loaded(&mut self, slot: u32, state_index: StateIndex) {
+        let was_ready = matches!(state_index, StateIndex::Ready | StateIndex::NotSelectable);
+        self.enter(slot, was_ready);
+    }
+
+    /// `was_ready`: its due time is over, whatever it is.
+    fn enter(&mut self, slot: u32, was_ready: bool) {
+        let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
+        let message = self.messages.at_mut(slot);
+        let queue = self.queues.get_mut(message.queue.0 as usize);
         let queue = queue.and_then(Option::as_deref_mut);
-        let queue = queue.expect("the queue of a new message was found before");
+        let queue = queue.expect("a message that goes into the maps has a queue");
         let (id, len) = (message.id, message.size());
-        let sums = &mut sums.gauges;
         // Of a dropped queue nothing counts, though some may be reserved yet.
         let one = u64::from(!queue.live.dropped);
         queue.grow(len);
@@ -148,17 +151,9 @@ impl Durable {
                 message.generation = queue.generation;
                 queue.waiting_bytes += len;
                 sums.waiting_bytes += len * one;
-                match message.due() {
+                match message.due().filter(|_| !was_ready) {
                     Some(due) => {
-                        queue.delayed.insert((due, id), slot);
-                        queue.held += usize::from(due >= HELD);
-                        sums.delayed += one;
-                        let failed = u64::from(message.failures() > 0);
-                        queue.retrying += failed;
-                        sums.retrying += failed * one;
-                        keyed.change(queue, |groups| {
-                            groups.enter(message, slot, Standing::Delayed);
-                        });
+                        Self::delayed_in(queue, sums, keyed, message, slot, due, one);
                         alarm = queue.live.alarm.is_none_or(|at| due < at);
                     }
                     None => Self::ready_in(queue, sums, keyed, message, slot),
@@ -177,7 +172,7 @@ impl Durable {
                     groups.enter(message, slot, Standing::Reserved);
                 });
                 if message.extra.is_some() {
-                    named::enter(named, message, leases.get(&slot));
+                    named::enter(&mut self.named, message, self.leases.get(&slot));
                 }
             }
             State::Buried => {
@@ -200,7 +195,7 @@ impl Durable {
         if message.extra.is_some()
             && let Some(at) = message.ends()
         {
-            expiries.insert((at, id));
+            self.expiries.insert((at, id));
         }
         if alarm {
             let queue = message.queue;
@@ -208,34 +203,42 @@ impl Durable {
         }
     }
 
-    /// Enters a message that came from this state index of a run. It may be ready
-    /// since its due time came, so the due time alone does not tell.
-    pub(super) fn index_loaded(&mut self, slot: u32, state_index: StateIndex) {
-        if !matches!(state_index, StateIndex::Ready | StateIndex::NotSelectable) {
-            return self.index_in(slot);
-        }
-        let Self {
-            messages,
-            queues,
-            expiries,
-            sums,
-            keyed,
-            ..
-        } = self;
-        let message = messages.at_mut(slot);
-        let queue = queues.get_mut(message.queue.0 as usize);
-        let queue = queue.and_then(Option::as_deref_mut);
-        let queue = queue.expect("a block of a run goes before its queue");
-        let len = message.size();
-        message.generation = queue.generation;
-        queue.grow(len);
-        queue.waiting_bytes += len;
-        sums.gauges.bytes += len;
-        sums.gauges.waiting_bytes += len;
-        Self::ready_in(queue, &mut sums.gauges, keyed, message, slot);
-        if let Some(at) = message.expires() {
-            expiries.insert((at, message.id));
-        }
+    /// `one`: 0 for a message of a dropped queue, which counts nowhere; else 1.
+    fn delayed_in(
+        queue: &mut super::Queue,
+        sums: &mut QueueGauges,
+        keyed: &mut Keyed,
+        message: &Message,
+        slot: u32,
+        due: Ms,
+        one: u64,
+    ) {
+        queue.delayed.insert((due, message.id), slot);
+        queue.held += usize::from(due >= HELD);
+        sums.delayed += one;
+        let failed = u64::from(message.failures() > 0);
+        queue.retrying += failed;
+        sums.retrying += failed * one;
+        keyed.change(queue, |groups| {
+            groups.enter(message, slot, Standing::Delayed);
+        });
+    }
+
+    /// Counts out a message that is no longer in the queue's map of delayed ones.
+    fn delayed_out(
+        queue: &mut super::Queue,
+        sums: &mut QueueGauges,
+        keyed: &mut Keyed,
+        message: &Message,
+        due: Ms,
+        one: u64,
+    ) {
+        queue.held -= usize::from(due >= HELD);
+        sums.delayed -= one;
+        let failed = u64::from(message.failures() > 0);
+        queue.retrying -= failed;
+        sums.retrying -= failed * one;
+        keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
     }
 
     fn ready_in(
@@ -267,30 +270,51 @@ impl Durable {
         });
     }
 
+    fn ready_out(
+        queue: &mut super::Queue,
+        sums: &mut QueueGauges,
+        keyed: &mut Keyed,
+        message: &Message,
+        one: u64,
+    ) {
+        let order = message.order();
+        if message.selectable {
+            let urgent = u64::from(message.priority < URGENT_BELOW);
+            let was = queue.ready.remove(&order);
+            assert!(was.is_some(), "a ready message is in its queue's order");
+            queue.urgent -= urgent;
+            sums.ready -= one;
+            sums.urgent -= urgent * one;
+        } else {
+            let was = queue.not_selectable.remove(&order);
+            assert!(was.is_some(), "one not selectable is in its queue's order");
+            sums.not_selectable -= one;
+        }
+        if let Some(key) = message.key() {
+            let group = queue.keys.get_mut(key);
+            let group = group.expect("a key is known while a message of it is ready");
+            let was = group.remove(&group_order(message));
+            assert!(was.is_some(), "a ready message is in its key's list");
+            if group.is_empty() {
+                queue.keys.remove(key);
+                keyed.bytes -= KEY;
+            }
+        }
+        keyed.change(queue, |groups| groups.leave(message, ready_as(message)));
+    }
+
     /// Takes a message out of the map of its state.
     pub(super) fn index_out(&mut self, slot: u32) {
-        let Self {
-            messages,
-            queues,
-            expiries,
-            sums,
-            leases,
-            named,
-            keyed,
-            ..
-        } = self;
-        let message = messages.at_mut(slot);
+        let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
+        let message = self.messages.at_mut(slot);
         // It may be about to change.
         message.unpick();
-        let Some(queue) = queues
-            .get_mut(message.queue.0 as usize)
-            .and_then(Option::as_deref_mut)
-        else {
+        let queue = self.queues.get_mut(message.queue.0 as usize);
+        let Some(queue) = queue.and_then(Option::as_deref_mut) else {
             // A log that buries two messages in the same turn leaves one of them behind.
             return;
         };
         let (id, len) = (message.id, message.size());
-        let sums = &mut sums.gauges;
         let one = u64::from(!queue.live.dropped);
         queue.shrink(len);
         sums.bytes -= len * one;
@@ -301,39 +325,10 @@ impl Durable {
                 sums.waiting_bytes -= len * one;
                 let due = message.due();
                 let was_delayed = due.filter(|&due| queue.delayed.remove(&(due, id)).is_some());
-                if let Some(due) = was_delayed {
-                    queue.held -= usize::from(due >= HELD);
-                    sums.delayed -= one;
-                    let failed = u64::from(message.failures() > 0);
-                    queue.retrying -= failed;
-                    sums.retrying -= failed * one;
-                    alarm = true;
-                    keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
-                } else {
-                    let order = message.order();
-                    if message.selectable {
-                        let urgent = u64::from(message.priority < URGENT_BELOW);
-                        let was = queue.ready.remove(&order);
-                        assert!(was.is_some(), "a ready message is in its queue's order");
-                        queue.urgent -= urgent;
-                        sums.ready -= one;
-                        sums.urgent -= urgent * one;
-                    } else {
-                        let was = queue.not_selectable.remove(&order);
-                        assert!(was.is_some(), "one not selectable is in its queue's order");
-                        sums.not_selectable -= one;
-                    }
-                    if let Some(key) = message.key() {
-                        let group = queue.keys.get_mut(key);
-                        let group = group.expect("a key is known while a message of it is ready");
-                        let was = group.remove(&group_order(message));
-                        assert!(was.is_some(), "a ready message is in its key's list");
-                        if group.is_empty() {
-                            queue.keys.remove(key);
-                            keyed.bytes -= KEY;
-                        }
-                    }
-                    keyed.change(queue, |groups| groups.leave(message, ready_as(message)));
+                alarm = was_delayed.is_some();
+                match was_delayed {
+                    Some(due) => Self::delayed_out(queue, sums, keyed, message, due, one),
+                    None => Self::ready_out(queue, sums, keyed, message, one),
                 }
             }
             State::Prepared => {
@@ -348,7 +343,7 @@ impl Durable {
                 sums.reserved -= one;
                 keyed.change(queue, |groups| groups.leave(message, Standing::Reserved));
                 if message.extra.is_some() {
-                    named::leave(named, message, leases.get(&slot));
+                    named::leave(&mut self.named, message, self.leases.get(&slot));
                 }
             }
             State::Buried => {
@@ -372,7 +367,7 @@ impl Durable {
         if message.extra.is_some()
             && let Some(at) = message.ends()
         {
-            expiries.remove(&(at, id));
+            self.expiries.remove(&(at, id));
         }
         if alarm {
             let queue = message.queue;
@@ -384,14 +379,9 @@ impl Durable {
     /// step bears; the queue's alarm rings for the rest. Answers how many. Not a
     /// fact: due is a predicate on time, and this only updates the indexes for it.
     pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> usize {
-        let Self {
-            messages,
-            queues,
-            sums,
-            keyed,
-            ..
-        } = self;
-        let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+        let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
+        let queue = self.queues.get_mut(id.0 as usize);
+        let Some(queue) = queue.and_then(Option::as_deref_mut) else {
             return 0;
         };
         let mut moved = 0;
@@ -400,20 +390,15 @@ impl Durable {
             if due > now || moved >= PROMOTED_AT_ONCE {
                 break;
             }
-            queue.held -= usize::from(due >= HELD);
             let slot = entry.remove();
             moved += 1;
-            sums.gauges.delayed -= 1;
-            let message = messages.at_mut(slot);
+            let message = self.messages.at_mut(slot);
             let is_ready = message.state == State::Ready;
             assert!(is_ready, "a delayed message becomes ready");
-            let failed = u64::from(message.failures() > 0);
-            queue.retrying -= failed;
-            sums.gauges.retrying -= failed;
             // Chosen where it stood before.
             message.unpick();
-            keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
-            Self::ready_in(queue, &mut sums.gauges, keyed, message, slot);
+            Self::delayed_out(queue, sums, keyed, message, due, 1);
+            Self::ready_in(queue, sums, keyed, message, slot);
         }
         if moved > 0 {
             queue.live.came_due += moved as u64;

@@ -1,5 +1,6 @@
 //! Queues as facts change them: made, flushed and dropped.
 
+use super::ends::EndStep;
 use super::keyed::KEY;
 use super::{Durable, Queue, Tombstones};
 use quintet_types::{Ended, Ms, Name, QueueId};
@@ -80,23 +81,33 @@ impl Durable {
             .filter(|queue| queue.waiting() > 0 || reserved);
         let rules = goes.and_then(|queue| Some(queue.groups.as_ref()?.rules()));
         let step = self.ends.step().all_go(Ended::Purged);
-        let mut tombstones = std::mem::take(&mut self.tombstones);
-        tombstones.happen(step);
-        let mut keys = 0;
-        self.recount(id, |queue| {
-            keys = Self::detach_waiting(queue, &mut tombstones);
+        self.detach(id, step, |queue, tombstones| {
+            let keys = Self::detach_waiting(queue, tombstones);
             if reserved {
-                Self::detach_reserved(queue, &mut tombstones);
+                Self::detach_reserved(queue, tombstones);
             }
+            keys
         });
-        self.tombstones = tombstones;
-        self.bury_dedupe(id);
-        self.keyed.bytes -= keys;
         self.flush_cold(id, Ended::Purged, false);
         if rules.is_some() {
             self.group_anew(id, rules);
         }
         self.rearm(id);
+    }
+
+    /// Detaches a part of a queue, if it exists. `part` answers the bytes that its keys took.
+    fn detach(
+        &mut self,
+        id: QueueId,
+        step: EndStep,
+        part: impl FnOnce(&mut Queue, &mut Tombstones) -> u64,
+    ) {
+        let mut tombstones = std::mem::take(&mut self.tombstones);
+        tombstones.happen(step);
+        let keys = self.recount(id, |queue| part(queue, &mut tombstones));
+        self.tombstones = tombstones;
+        self.bury_dedupe(id);
+        self.keyed.bytes -= keys.unwrap_or_default();
     }
 
     /// Answers what its keys took.
@@ -126,74 +137,66 @@ impl Durable {
     }
 
     pub(super) fn drop_queue(&mut self, id: QueueId, idle: bool) {
-        let has_dependencies = !self.dependencies.is_empty();
         let step = self.ends.step().all_go(Ended::QueueDeleted);
-        if self.queue(id).is_some_and(|queue| !queue.live.dropped) {
+        let drops = self.queue(id).is_some_and(|queue| !queue.live.dropped);
+        if drops {
             self.flush_cold(id, Ended::QueueDeleted, true);
         }
         self.leave_account(id);
-        let mut tombstones = std::mem::take(&mut self.tombstones);
-        tombstones.happen(step);
-        let mut keys = 0;
-        let dropped = self.recount(id, |queue| {
-            if queue.live.dropped {
-                return false;
+        self.detach(id, step, |queue, tombstones| {
+            if !drops {
+                return 0;
             }
-            keys = Self::detach_waiting(queue, &mut tombstones);
+            let keys = Self::detach_waiting(queue, tombstones);
             tombstones.by_turn(std::mem::take(&mut queue.buried));
             tombstones.by_id(std::mem::take(&mut queue.prepared));
             tombstones.timed(std::mem::take(&mut queue.archived));
             queue.done = 0;
             queue.live.dropped = true;
             queue.pause = None;
-            true
+            keys
         });
-        if dropped == Some(true) {
-            self.ghosts.insert(id);
-        }
         self.drop_holds(id);
-        self.tombstones = tombstones;
-        self.bury_dedupe(id);
-        self.keyed.bytes -= keys;
-        let Self {
-            queues,
-            messages,
-            names,
-            sorted,
-            counts,
-            memory_counts,
-            keyed,
-            tombstones,
-            ..
-        } = self;
-        let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
-            // The log may drop a queue that it did not make.
+        if !drops {
+            // The log may drop a queue twice, or one that it did not make.
+            return;
+        }
+        self.ghosts.insert(id);
+        self.unlink(id, idle);
+        self.rearm(id);
+        self.weigh(id);
+        self.forget_empty_ghost(id);
+    }
+
+    /// Takes a dropped queue from the names, from its parent and its children, and counts it. Its
+    /// reserved messages go with their leases.
+    fn unlink(&mut self, id: QueueId, idle: bool) {
+        let queue = self.queues.get_mut(id.0 as usize);
+        let Some(queue) = queue.and_then(Option::as_deref_mut) else {
             return;
         };
-        if dropped != Some(true) {
-            // The log may drop a queue twice.
-            return;
-        }
         if let Some(groups) = queue.groups.take() {
-            keyed.bytes -= groups.bytes();
-            tombstones.groups(groups);
+            self.keyed.bytes -= groups.bytes();
+            self.tombstones.groups(groups);
         }
-        let memory = queue.live.settings.memory;
-        let counts = if memory { memory_counts } else { counts };
+        let counts = match queue.live.settings.memory {
+            true => &mut self.memory_counts,
+            false => &mut self.counts,
+        };
         if idle {
             counts.expired += 1;
         } else {
             counts.dropped += 1;
         }
-        if names.get(&queue.name) == Some(&id) {
-            names.remove(&queue.name);
-            sorted.remove(&queue.name);
+        if self.names.get(&queue.name) == Some(&id) {
+            self.names.remove(&queue.name);
+            self.sorted.remove(&queue.name);
         }
         let mut doomed = Vec::new();
         for &slot in queue.reserved.values() {
-            if let Some(message) = messages.get_mut(slot) {
+            if let Some(message) = self.messages.get_mut(slot) {
                 message.doomed = true;
-                if has_dependencies {
+                if !self.dependencies.is_empty() {
                     doomed.push(message.id);
                 }
             }
@@ -212,8 +215,5 @@ impl Durable {
         for id in doomed {
             self.lose_dependent(id);
         }
-        self.rearm(id);
-        self.weigh(id);
-        self.forget_empty_ghost(id);
     }
 }

@@ -13,7 +13,6 @@ use quintet_types::{
 };
 
 use super::afar::Parents;
-use super::several::BatchShards;
 use super::{Access, Decided, Route};
 use crate::{Core, Required};
 
@@ -28,13 +27,24 @@ struct Part {
     batches: BTreeSet<BatchId>,
 }
 
-/// The batches of a step, and their shards.
+/// A step by shards.
 #[derive(Default)]
-struct Joins {
-    /// All batches that it puts something into.
-    all: BatchShards,
-    /// Those of these that have to take members: of what the hook puts, and of the command.
-    requested: [BatchShards; 2],
+struct Parts {
+    of: BTreeMap<usize, Part>,
+    /// The shards of messages for which it puts some that are held, and of batches.
+    others: BTreeSet<usize>,
+    /// Batches that it makes.
+    made: BTreeSet<BatchId>,
+    /// Batches that it puts something into: of what the hook puts, and of the command.
+    joined: [BTreeSet<BatchId>; 2],
+    /// Puts among the effects.
+    puts: usize,
+    /// Puts of the command, if that is a list of them.
+    listed: Option<usize>,
+    /// The shard whose part has the command, if one has it alone.
+    own_shard: Option<usize>,
+    /// A command that comes after the parts, in steps of its own.
+    last: Option<Command>,
 }
 
 /// The shard in which an effect is.
@@ -61,113 +71,106 @@ impl Access<'_> {
             effects,
             then,
         } = transaction;
-        let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
-        for guard in guards {
-            let shard = match &guard {
-                Guard::Message { id, .. } => self.core.shard_of_id(*id),
-                Guard::Table { table, .. } => self.core.shard_of_queue(table.as_bytes()),
-            };
-            let part = parts.entry(shard).or_default();
-            part.transaction.guards.push(guard);
-        }
-        let mut puts = 0;
-        let mut made = BTreeSet::new();
-        // Those of messages for which it puts some that are held, and of batches.
-        let mut others = BTreeSet::new();
-        for effect in effects {
-            let part = parts.entry(shard_of(self.core, &effect)).or_default();
-            if let Effect::MakeBatch { id, .. } = &effect {
-                made.insert(*id);
-            }
-            if let Effect::Put(put) = &effect {
-                part.puts.push(puts);
-                puts += 1;
-                others.extend(self.others_of(put));
-                part.batches.extend(put.batch());
-            }
-            part.transaction.effects.push(effect);
-        }
-        let mut joined: [BTreeSet<BatchId>; 2] = Default::default();
-        joined[0].extend(parts.values().flat_map(|part| &part.batches));
-        // The command goes with the part of its shard, if it has one.
-        let (mut last, mut own_shard, mut many) = (None, None, None);
+        let mut parts = self.parts_of(guards, effects);
         match then.map(|then| *then) {
             None => {}
             Some(Command::Transaction(_)) => {
                 return super::refused_at_once(CommandError::NotPermitted);
             }
-            Some(Command::PutMany(list)) => {
-                many = Some(list.len());
-                joined[1].extend(list.iter().filter_map(Put::batch));
-                let mut by_shard: BTreeMap<usize, Vec<Put>> = BTreeMap::new();
-                for (at, put) in list.into_iter().enumerate() {
-                    let shard = self.core.shard_of_queue(put.queue.as_bytes());
-                    others.extend(self.others_of(&put));
-                    let part = parts.entry(shard).or_default();
-                    part.listed.push(at);
-                    part.batches.extend(put.batch());
-                    by_shard.entry(shard).or_default().push(put);
-                }
-                for (shard, list) in by_shard {
-                    let part = parts.entry(shard).or_default();
-                    part.transaction.then = Some(Box::new(Command::PutMany(list)));
-                }
-            }
-            Some(then) => match self.route(caller.client_id, &then) {
-                Route::One(shard) | Route::WithOthers(shard) => {
-                    let part = parts.entry(shard).or_default();
-                    if let Command::Put(put) = &then {
-                        joined[1].extend(put.batch());
-                        others.extend(self.others_of(put));
-                    }
-                    part.batches.extend(&joined[1]);
-                    part.transaction.then = Some(Box::new(then));
-                    own_shard = Some(shard);
-                }
-                Route::All
-                | Route::InTurn(_)
-                | Route::Across(_)
-                | Route::Between(..)
-                | Route::Together => {
-                    last = Some(then);
-                }
-            },
+            Some(Command::PutMany(list)) => self.add_list(&mut parts, list),
+            Some(then) => self.add_command(&mut parts, caller, then),
         }
-        if parts.is_empty() && last.is_none() {
+        if parts.of.is_empty() && parts.last.is_none() {
             // Nothing to do is done.
-            parts.insert(0, Part::default());
+            parts.of.insert(0, Part::default());
         }
-        let joins = Joins {
-            all: self.batch_shards_of(joined.iter().flatten()),
-            requested: joined.map(|batches| self.batch_shards_of(batches.difference(&made))),
-        };
-        if let (1, Some((&shard, _))) = (parts.len(), parts.first_key_value())
-            && last.is_none()
-            && others.iter().all(|other| *other == shard)
+        if let (1, Some((&shard, _))) = (parts.of.len(), parts.of.first_key_value())
+            && parts.last.is_none()
+            && parts.others.iter().all(|other| *other == shard)
         {
-            let part = parts.remove(&shard).unwrap_or_default();
+            let part = parts.of.remove(&shard).unwrap_or_default();
             let command = Command::Transaction(Box::new(part.transaction));
             return self.ask(shard, caller, command);
         }
-        let parts = (parts, joins, others);
-        self.ask_parts(caller, parts, (puts, many), own_shard, last)
+        self.ask_parts(caller, parts)
     }
 
-    fn ask_parts(
-        &mut self,
-        caller: Caller,
-        (parts, joins, others): (BTreeMap<usize, Part>, Joins, BTreeSet<usize>),
-        counts: (usize, Option<usize>),
-        own_shard: Option<usize>,
-        last: Option<Command>,
-    ) -> Decided {
-        self.hold_all(parts.keys().copied().chain(others));
+    /// Guards and effects by shards.
+    fn parts_of(&self, guards: Vec<Guard>, effects: Vec<Effect>) -> Parts {
+        let mut parts = Parts::default();
+        for guard in guards {
+            let shard = match &guard {
+                Guard::Message { id, .. } => self.core.shard_of_id(*id),
+                Guard::Table { table, .. } => self.core.shard_of_queue(table.as_bytes()),
+            };
+            let part = parts.of.entry(shard).or_default();
+            part.transaction.guards.push(guard);
+        }
+        for effect in effects {
+            let shard = shard_of(self.core, &effect);
+            let part = parts.of.entry(shard).or_default();
+            if let Effect::MakeBatch { id, .. } = &effect {
+                parts.made.insert(*id);
+            }
+            if let Effect::Put(put) = &effect {
+                part.puts.push(parts.puts);
+                parts.puts += 1;
+                parts.others.extend(self.others_of(put));
+                parts.joined[0].extend(put.batch());
+                part.batches.extend(put.batch());
+            }
+            part.transaction.effects.push(effect);
+        }
+        parts
+    }
+
+    /// The command is a list of puts, of which each shard has a part.
+    fn add_list(&self, parts: &mut Parts, list: Vec<Put>) {
+        parts.listed = Some(list.len());
+        let mut by_shard: BTreeMap<usize, Vec<Put>> = BTreeMap::new();
+        for (at, put) in list.into_iter().enumerate() {
+            let shard = self.core.shard_of_queue(put.queue.as_bytes());
+            parts.others.extend(self.others_of(&put));
+            parts.joined[1].extend(put.batch());
+            let part = parts.of.entry(shard).or_default();
+            part.listed.push(at);
+            part.batches.extend(put.batch());
+            by_shard.entry(shard).or_default().push(put);
+        }
+        for (shard, list) in by_shard {
+            let part = parts.of.entry(shard).or_default();
+            part.transaction.then = Some(Box::new(Command::PutMany(list)));
+        }
+    }
+
+    /// The command goes with the part of its shard, if it has one.
+    fn add_command(&self, parts: &mut Parts, caller: Caller, then: Command) {
+        let (Route::One(shard) | Route::WithOthers(shard)) = self.route(caller.client_id, &then)
+        else {
+            parts.last = Some(then);
+            return;
+        };
+        let part = parts.of.entry(shard).or_default();
+        if let Command::Put(put) = &then {
+            parts.joined[1].extend(put.batch());
+            parts.others.extend(self.others_of(put));
+        }
+        part.batches.extend(&parts.joined[1]);
+        part.transaction.then = Some(Box::new(then));
+        parts.own_shard = Some(shard);
+    }
+
+    fn ask_parts(&mut self, caller: Caller, mut parts: Parts) -> Decided {
+        let shards = parts.of.keys().chain(&parts.others);
+        self.hold_all(shards.copied());
         // What a hook puts it puts as the server; the command is its caller's.
-        let [hooks, own] = &joins.requested;
-        let may = self.may_join(Caller::server(caller.client_id), hooks);
-        let done = match may.and_then(|()| self.may_join(caller, own)) {
+        let requested = |batches| self.batch_shards_of(BTreeSet::difference(batches, &parts.made));
+        let [hooks, own] = parts.joined.each_ref().map(requested);
+        let last = parts.last.take();
+        let may = self.may_join(Caller::server(caller.client_id), &hooks);
+        let done = match may.and_then(|()| self.may_join(caller, &own)) {
             Err((batch_shard, command_error)) => self.refused(batch_shard, command_error),
-            Ok(()) => self.do_parts(caller, (parts, joins.all), counts, own_shard),
+            Ok(()) => self.do_parts(caller, parts),
         };
         self.release();
         match (done, last) {
@@ -213,39 +216,39 @@ impl Access<'_> {
         Ok(parents)
     }
 
-    /// Finds every part good and does it; their shards are held. The part
-    /// `own_shard` has the command.
-    fn do_parts(
+    /// Finds every part good; answers the messages that their puts are held for.
+    fn find_good(
         &mut self,
         caller: Caller,
-        (mut parts, batch_shards): (BTreeMap<usize, Part>, BatchShards),
-        (puts, many): (usize, Option<usize>),
-        own_shard: Option<usize>,
-    ) -> Decided {
-        let parents = match self.ask_parents_of_parts(caller, &mut parts) {
-            Ok(parents) => parents,
-            Err((shard, command_error)) => return self.refused(shard, command_error),
-        };
-        for (&shard, part) in &mut parts {
+        parts: &mut BTreeMap<usize, Part>,
+    ) -> Result<Parents, (usize, CommandError)> {
+        let parents = self.ask_parents_of_parts(caller, parts)?;
+        for (&shard, part) in parts {
             let may = self.step(shard, |at| {
                 let transaction = &mut part.transaction;
                 at.engine
                     .may_transaction(at.now, caller, transaction, at.journal, at.deliveries)
             });
-            if let Err(command_error) = may {
-                return self.refused(shard, command_error);
-            }
+            may.map_err(|command_error| (shard, command_error))?;
         }
+        Ok(parents)
+    }
+
+    /// Finds every part good and does it; their shards are held.
+    fn do_parts(&mut self, caller: Caller, parts: Parts) -> Decided {
+        let batch_shards = self.batch_shards_of(parts.joined.iter().flatten());
+        let (own_shard, mut parts, puts, many) =
+            (parts.own_shard, parts.of, parts.puts, parts.listed);
+        let parents = match self.find_good(caller, &mut parts) {
+            Ok(parents) => parents,
+            Err((shard, command_error)) => return self.refused(shard, command_error),
+        };
         // They are committed when what the other parts put into them is counted.
         let mut commits = Vec::new();
         for (&shard, part) in &mut parts {
-            part.transaction.effects.retain(|effect| {
-                let committed = matches!(effect, Effect::CommitBatch(_));
-                if committed {
-                    commits.push((shard, effect.clone()));
-                }
-                !committed
-            });
+            let effects = &mut part.transaction.effects;
+            let taken = effects.extract_if(.., |effect| matches!(effect, Effect::CommitBatch(_)));
+            commits.extend(taken.map(|commit| (shard, commit)));
         }
         let mut ids = vec![MessageId(0); puts];
         let mut listed = many.map(|many| vec![MessageId(0); many]);
