@@ -9,6 +9,7 @@ mod batches;
 mod bulk_ops;
 mod groups;
 mod ops;
+mod properties;
 mod runs;
 mod world;
 
@@ -120,6 +121,53 @@ proptest! {
             world.step(op)?;
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases() / 2,
+        max_shrink_iters: 20_000,
+        failure_persistence: Some(Box::new(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        )),
+        ..ProptestConfig::default()
+    })]
+
+    /// The rules for batches, tracked and held messages and keys, where all of them meet, with
+    /// messages that come from runs and go there.
+    #[test]
+    fn what_the_engine_shows_keeps_the_rules(
+        settings in settings(),
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
+        observe(settings, ops)?;
+    }
+
+    /// The same where nearly all is about queues whose keys mean something.
+    #[test]
+    fn keys_keep_the_rules(
+        settings in group_settings(),
+        ops in prop::collection::vec(group_op(), 1..80),
+    ) {
+        observe(settings, ops)?;
+    }
+
+    /// The same with so many messages under leases that keys are over their share.
+    #[test]
+    fn fair_shares_keep_the_rules(ops in prop::collection::vec(fair_op(), 1..40)) {
+        let mut settings = Settings::default();
+        settings.defaults.groups = Groups::Fair;
+        observe(settings, ops)?;
+    }
+}
+
+fn observe(settings: Settings, ops: Vec<Op>) -> world::Checked {
+    let mut world = World::observed(settings);
+    for op in ops {
+        world.step(op)?;
+    }
+    world.step(Op::Restart)?;
+    world.check_every_cut()
 }
 
 /// A put of a message with a key.
