@@ -7,9 +7,7 @@
 //! none of its code. A message's `queue` is the model's own number for it.
 
 mod admin;
-mod after;
 mod aging;
-mod batch;
 mod cancel;
 mod groups;
 mod hold;
@@ -18,14 +16,13 @@ mod settle;
 mod show;
 mod take;
 mod time;
-mod track;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quintet_types::{
-    After, BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
-    Overrides, QueueId, QueueSettings, QueueTotals, Scope, Settings, State, Take, Track, WallAhead,
+    BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
+    Overrides, QueueId, QueueSettings, QueueTotals, Scope, Settings, State, Take, WallAhead,
 };
 
 /// A queue; a dropped one stays while messages of it are reserved.
@@ -169,14 +166,6 @@ pub struct Model {
     idle_scan: Ms,
     /// Of this process.
     epoch: u64,
-    pub batches: Vec<batch::Kept>,
-    pub tracks: Vec<(MessageId, Track)>,
-    /// Held messages, and what they wait for.
-    pub held: Vec<(MessageId, After)>,
-    /// Messages that are gone and had succeeded.
-    succeeded: BTreeSet<MessageId>,
-    /// The put is a batch's callback.
-    calling: bool,
     /// Progress of the take of several that runs.
     pub cut: Cut,
 }
@@ -227,11 +216,6 @@ impl Model {
             tail: None,
             idle_scan: Ms(0),
             epoch: 0,
-            batches: Vec::new(),
-            tracks: Vec::new(),
-            held: Vec::new(),
-            succeeded: BTreeSet::new(),
-            calling: false,
             cut: Cut::default(),
         }
     }
@@ -241,14 +225,11 @@ impl Model {
         self.now = now;
         self.tail = None;
         self.expire_all();
-        self.note_ends();
         let outcome = match self.run(client_id, command) {
             Ok(outcome) => outcome,
             Err(command_error) => Some(Outcome::Refused(command_error)),
         };
         self.expire_all();
-        self.follow();
-        self.call_back();
         self.serve();
         self.tidy();
         outcome
@@ -344,9 +325,8 @@ impl Model {
             },
             Command::Restore(messages) => self.restore(messages),
             Command::Stats(_) => Outcome::Done,
-            Command::Batch(ask) => self.batch(ask)?,
-            // What hooks decide has tests of its own.
-            Command::Transaction(_) | Command::Table(_) => Outcome::Done,
+            // Batches, and what hooks decide, have tests of their own.
+            Command::Batch(_) | Command::Transaction(_) | Command::Table(_) => Outcome::Done,
         }))
     }
 
@@ -358,31 +338,15 @@ impl Model {
         self.tail = None;
         self.end_leases();
         self.end_retention();
-        self.note_ends();
         self.expire_all_but(late);
-        self.end_batches();
-        self.end_tracks();
-        self.say_and_serve();
+        self.serve();
         if !late.is_empty() {
             self.expire_all();
-            self.say_and_serve();
+            self.serve();
         }
         self.end_waits();
         self.tidy();
         self.drop_idle();
-    }
-
-    /// A callback may be what somebody waits for, and what somebody takes may end a batch.
-    fn say_and_serve(&mut self) {
-        loop {
-            self.follow();
-            self.call_back();
-            let delivered = self.deliveries.len();
-            self.serve();
-            if self.deliveries.len() == delivered {
-                return;
-            }
-        }
     }
 
     /// The client is gone.
@@ -402,8 +366,6 @@ impl Model {
             }
         }
         self.expire_all();
-        self.follow();
-        self.call_back();
         self.serve();
         self.tidy();
     }
@@ -415,7 +377,6 @@ impl Model {
         self.waiters.clear();
         self.references.clear();
         self.deliveries.clear();
-        self.rest_no_more();
         let memory: Vec<QueueId> = self
             .queues
             .iter()

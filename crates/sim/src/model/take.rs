@@ -8,7 +8,6 @@ use quintet_types::{
     MessageId, Ms, Name, Outcome, Pick, QueueId, Rate, Return, State, Take, Wait,
 };
 
-use super::batch::Fares;
 use super::{Item, Model, ModelLease, TakeRecord, Waiter};
 
 impl Model {
@@ -327,7 +326,6 @@ impl Model {
                     None => {
                         let message = self.message(id).expect("it is there").clone();
                         self.handed_of_key(message.queue, message.key());
-                        self.fares(id, Fares::Succeeded);
                         self.remove(id);
                         self.totals(message.queue).taken += 1;
                         self.queue_mut(message.queue).used = self.now;
@@ -561,7 +559,6 @@ impl Model {
             since: until.map_or(Ms(0), |until| Ms(until.0 - span_ms)),
         });
         let mut handed = item.message.clone();
-        self.notify(id);
         if shows_ttr(ask) {
             let given_ms = if over { AT_ONCE_MS } else { span_ms };
             let instead = matches!(ask.time, LeaseTime::TtrOrDefaultElse(_));

@@ -440,7 +440,7 @@ fn a_batch_that_a_waiting_take_ends_puts_its_callback_at_once() {
         wait: Wait::Forever,
         ..Take::default()
     };
-    let mut world = World::new(Settings {
+    let mut world = World::observed(Settings {
         rules: vec![(Pattern::new("m"), moves)],
         batch_keep_ms: 100,
         ..Settings::default()
@@ -479,7 +479,7 @@ fn a_callback_taken_by_a_subscription_is_followed_by_the_next() {
         ..Take::default()
     };
     let watched = takes("b", Wait::No);
-    let mut world = World::new(Settings::default());
+    let mut world = World::observed(Settings::default());
     for op in [
         Op::ClientRequest(0, Command::Batch(BatchRequest::New(Box::new(new)))),
         Op::ClientRequest(0, Command::Take(takes("d", Wait::Forever))),
