@@ -269,15 +269,11 @@ impl Model {
         number: QueueId,
         all: Overrides,
     ) -> Result<Outcome, CommandError> {
-        let before = self.meaning_of_keys(number);
         let settings = self.settings_of(number);
         let (locked, speed) = (settings.locked, (settings.take_rate, settings.take_burst));
         let queue = self.queue_mut(number);
         queue.overrides.may_become(&all, locked)?;
         (queue.made, queue.overrides) = (true, all);
-        if self.meaning_of_keys(number) != before {
-            self.queue_mut(number).keys = Default::default();
-        }
         self.change_speed(number, speed);
         Ok(Outcome::Done)
     }
@@ -314,9 +310,6 @@ impl Model {
         self.forget_repeats(queue);
         for &id in &ids {
             self.remove(id);
-        }
-        if !ids.is_empty() {
-            self.queue_mut(queue).keys = Default::default();
         }
         if self.queue(queue).made {
             let totals = self.totals(queue);
@@ -369,7 +362,6 @@ impl Model {
         }
         let queue = self.queue_mut(number);
         (queue.dropped, queue.pause) = (true, None);
-        queue.held_keys.clear();
         (queue.parent, queue.children) = (None, Vec::new());
         let must = |waiter: &Waiter| {
             let take = &waiter.take;

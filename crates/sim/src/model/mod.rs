@@ -5,11 +5,13 @@
 //! it can be wrong only where they are unclear. It borrows the engine's
 //! vocabulary ([`Command`], [`Outcome`], [`Message`] as a plain record) and
 //! none of its code. A message's `queue` is the model's own number for it.
+//!
+//! It knows order, leases, limits and waits. Batches, tracked and held messages
+//! and the meaning of keys are not here: the tests check rules for them.
 
 mod admin;
 mod aging;
 mod cancel;
-mod groups;
 mod hold;
 mod put;
 mod settle;
@@ -17,8 +19,7 @@ mod show;
 mod take;
 mod time;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use quintet_types::{
     BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
@@ -42,14 +43,11 @@ pub struct Queue {
     overrides: Overrides,
     /// `Some(None)`: until resumed.
     pause: Option<Option<Ms>>,
-    /// Keys that are held, until when.
-    held_keys: BTreeMap<Arc<[u8]>, Ms>,
     aging: aging::Clock,
     head: i64,
     used: Ms,
     /// Nanoseconds at which the last one handed out would have gone, had each waited for its turn.
     paced_ns: u64,
-    keys: groups::Keys,
 }
 
 /// A lease as the model knows it.
@@ -166,31 +164,6 @@ pub struct Model {
     idle_scan: Ms,
     /// Of this process.
     epoch: u64,
-    /// Progress of the take of several that runs.
-    pub cut: Cut,
-}
-
-/// A take of several follows the group that it began with as far as that is in
-/// memory, which a model does not know: for those blocks it follows the engine.
-#[derive(Clone, Debug, Default)]
-pub struct Cut {
-    /// Messages in unloaded blocks of runs as the take began.
-    pub far: BTreeSet<MessageId>,
-    /// The engine's messages, in order.
-    pub granted: Vec<MessageId>,
-}
-
-impl Cut {
-    /// True if the engine, having given `count`, may leave the group of this one, and did. A
-    /// companion may have gone before it.
-    fn leaves(&self, count: usize, next: MessageId) -> bool {
-        self.far.contains(&next)
-            && !self
-                .granted
-                .iter()
-                .skip(count)
-                .any(|granted| *granted == next)
-    }
 }
 
 /// How often idle queues are looked for, ms.
@@ -216,7 +189,6 @@ impl Model {
             tail: None,
             idle_scan: Ms(0),
             epoch: 0,
-            cut: Cut::default(),
         }
     }
 
@@ -279,9 +251,8 @@ impl Model {
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
-            Command::Hold { queue, key, for_ms } => {
-                self.hold_for(&queue, key.as_deref(), for_ms)?
-            }
+            // Of a queue; holds of keys have rules of their own.
+            Command::Hold { queue, for_ms, .. } => self.hold_for(&queue, for_ms)?,
             Command::SettleHolding { id, by, how, hold } => {
                 self.settle_holding((client_id, by), id, how, hold)?
             }
@@ -390,7 +361,6 @@ impl Model {
             queue.children.retain(|child| !memory.contains(child));
             queue.used = now;
             queue.paced_ns = 0;
-            queue.keys = groups::Keys::default();
         }
         self.items
             .retain(|item| !memory.contains(&item.message.queue));
@@ -450,25 +420,6 @@ impl Model {
     pub fn looking_at(&self, name: &Name) -> u64 {
         let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && waiter.only_peeks();
         self.waiters.iter().filter(on).count() as u64
-    }
-
-    /// True if keys keep an order in one of its queues.
-    pub fn keeps_order(&self) -> bool {
-        let mut queues = self.queues.iter();
-        queues.any(|queue| self.is_ordered(queue.number))
-    }
-
-    /// True if keys mean something in one of its queues.
-    pub fn minds_keys(&self) -> bool {
-        let mut queues = self.queues.iter();
-        queues.any(|queue| self.has_groups(queue.number))
-    }
-
-    /// True if somebody waits for several messages.
-    pub fn waits_for_several(&self) -> bool {
-        self.waiters
-            .iter()
-            .any(|waiter| waiter.take.messages_max > 1)
     }
 
     /// True if the model has no waiting consumer.
@@ -534,12 +485,10 @@ impl Model {
             children: Vec::new(),
             overrides: Overrides::default(),
             pause: None,
-            held_keys: BTreeMap::new(),
             aging: aging::Clock::default(),
             head: 0,
             used: self.now,
             paced_ns: 0,
-            keys: groups::Keys::default(),
         });
         number
     }

@@ -138,13 +138,6 @@ impl Model {
     ) -> Result<Outcome, CommandError> {
         let (now, epoch) = (self.now, self.epoch);
         self.may_settle(client_id, id, by)?;
-        let message = self.message(id)?;
-        if let (By::Lease(_), State::Ready) = (by, message.state)
-            && self.is_ordered(message.queue)
-            && !self.is_first_of_group(message)
-        {
-            return Err(CommandError::NotFound);
-        }
         if let (By::Lease(_), State::Ready, Some(ms)) = (by, self.message(id)?.state, ms) {
             let turn = self.turn();
             let item = self.item_mut(id);
@@ -479,11 +472,6 @@ impl Model {
         }
         extra.releases += u32::from(why == Return::Released);
         extra.timeouts += u32::from(why == Return::Timeout);
-        let stays = self.is_ordered(queue) && self.item_mut(id).message.key().is_some();
-        let back_to = match stays {
-            true => back_to.map(|_| BackTo::Position),
-            false => back_to,
-        };
         let position = match back_to.unwrap_or(says) {
             BackTo::Position => None,
             BackTo::Head => {

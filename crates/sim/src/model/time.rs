@@ -117,7 +117,6 @@ impl Model {
                 || queue
                     .pause
                     .is_some_and(|until| until.is_none_or(|until| until > now))
-                || queue.held_keys.values().any(|&until| until > now)
                 || queue.overrides != quintet_types::Overrides::default()
                 || self.dedupe_records.iter().any(|dedupe_record| {
                     dedupe_record.queue == number && dedupe_record.until > now

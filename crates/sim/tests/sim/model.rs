@@ -1,6 +1,7 @@
 //! The engine against the naive model: random steps, everything compared and
 //! every index checked after each; restarts from the bytes of the log, with
-//! and without its oldest segments; shrinking.
+//! and without its oldest segments; shrinking. The same steps without the
+//! model, by rules: for batches, tracked and held messages, and keys.
 //!
 //! `QUINTET_CASES=100000 cargo test --release -p quintet-sim --test sim model`
 //! looks longer than the few seconds of a usual run.
@@ -23,7 +24,7 @@ use quintet_types::{
 use std::sync::Arc;
 
 use groups::{fair_op, group_op, group_settings};
-use ops::{Op, cold_settings, op, settings};
+use ops::{Op, cold_settings, every_setting, op, settings};
 use world::World;
 
 /// Sequences tried when the environment does not say how many.
@@ -96,48 +97,11 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// The same where nearly all is about queues whose keys mean something, with
-    /// messages that come from runs and go there.
-    #[test]
-    fn they_agree_about_key_groups(
-        settings in group_settings(),
-        ops in prop::collection::vec(group_op(), 1..80),
-    ) {
-        let mut world = World::new(settings);
-        for op in ops {
-            world.step(op)?;
-        }
-        world.step(ops::Op::Restart)?;
-        world.check_every_cut()?;
-    }
-
-    /// The same with so many messages under leases that keys are over their share.
-    #[test]
-    fn they_agree_about_fair_shares(ops in prop::collection::vec(fair_op(), 1..40)) {
-        let mut settings = Settings::default();
-        settings.defaults.groups = Groups::Fair;
-        let mut world = World::new(settings);
-        for op in ops {
-            world.step(op)?;
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: cases() / 2,
-        max_shrink_iters: 20_000,
-        failure_persistence: Some(Box::new(
-            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
-        )),
-        ..ProptestConfig::default()
-    })]
-
     /// The rules for batches, tracked and held messages and keys, where all of them meet, with
     /// messages that come from runs and go there.
     #[test]
     fn what_the_engine_shows_keeps_the_rules(
-        settings in settings(),
+        settings in every_setting(),
         ops in prop::collection::vec(op(), 1..60),
     ) {
         observe(settings, ops)?;

@@ -1,10 +1,10 @@
 //! The engine, its log in segments, and the model beside them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quintet_engine::*;
-use quintet_sim::model::{Cut, Model};
+use quintet_sim::model::Model;
 use quintet_types::*;
 
 use super::ops::{LeaseChoice, On, Op};
@@ -133,53 +133,16 @@ impl World {
     }
 
     /// Where many make way for one put, some may do so late if they are in a
-    /// run, and a queue rests only when its last message was read.
-    ///
-    /// The consumers that wait for a message under reading may be one too many.
+    /// run, and a queue rests only when its last message was read; the model
+    /// does not know of either.
     fn is_all_hot(&self) -> bool {
-        let Some(model) = &self.model else {
-            return false;
-        };
-        if model.keeps_order() && model.waits_for_several() {
-            return true;
-        }
-        self.core.settings.defaults.idle_ms < 10_000 || self.core.settings.queues_max < 10
+        let settings = &self.core.settings;
+        let few = settings.defaults.idle_ms < 10_000 || settings.queues_max < 10;
+        self.model.is_some() && few
     }
 
     fn client_id(&self, slot: u8) -> ClientId {
         ClientId(self.client_numbers[usize::from(slot)] * 10 + u64::from(slot))
-    }
-
-    /// How many a take of several gets where keys mean something depends on what
-    /// is in memory, which the model does not know: where something is in runs,
-    /// those that wait are of one. How the others fare: [`World::is_cut_short`].
-    fn may_tell(&self, command: &mut Command) -> bool {
-        if let Command::Configure { .. } | Command::Reconfigure { .. } = command {
-            let several = self.model.as_ref().is_some_and(Model::waits_for_several);
-            return self.runs.is_empty() || !several;
-        }
-        let stands = !matches!(command, Command::Take(_));
-        let take = match command {
-            Command::Take(take) => take,
-            Command::Watch(Some(take)) | Command::Rewatch(take) => &mut **take,
-            _ => return true,
-        };
-        if self.may_be_fewer() && (stands || take.wait != Wait::No) {
-            take.messages_max = take.messages_max.min(1);
-        }
-        true
-    }
-
-    fn may_be_fewer(&self) -> bool {
-        !self.runs.is_empty() && self.model.as_ref().is_some_and(Model::minds_keys)
-    }
-
-    /// True if the engine may give fewer than there are: some, if there are any, and
-    /// of what the model gives the first ones; it need not follow a group into
-    /// a run ([`Cut`]).
-    fn is_cut_short(&self, command: &Command) -> bool {
-        matches!(command, Command::Take(take) if take.messages_max > 1 && take.wait == Wait::No)
-            && self.may_be_fewer()
     }
 
     fn ask(&mut self, slot: u8, mut command: Command) -> Checked {
@@ -187,41 +150,15 @@ impl World {
         if self.model.is_none() {
             return self.ask_observed(client_id, command);
         }
-        if !is_foretold(&mut command) || !self.may_tell(&mut command) {
+        if !is_foretold(&mut command) {
             return Ok(());
         }
         let removes = removes(&command);
-        let mut known = command.clone();
-        let mut expected = None;
-        let cut = self.is_cut_short(&command);
-        if !cut {
-            expected = self.foretell(client_id, known.clone());
-        }
-        let far = if cut {
-            self.unloaded(|_| true)
-        } else {
-            BTreeSet::new()
-        };
+        let expected = self.foretell(client_id, command.clone());
         let mut outcome = self.submit(client_id, command);
         self.read_runs()?;
-        if outcome.is_none() && (expected.is_some() || cut) {
+        if outcome.is_none() && expected.is_some() {
             outcome = self.parked(client_id);
-        }
-        if cut {
-            if let (Command::Take(take), Some(Outcome::Messages(some))) = (&mut known, &outcome) {
-                // A token that is sent again gives what it gave, however many are asked for now.
-                let more = take.group.is_some() || take.token.is_some();
-                prop_assert!(more || some.len() <= take.messages_max as usize);
-                take.messages_max = some.len() as u32;
-                let granted = some.iter().map(|message| message.id).collect();
-                if let Some(model) = &mut self.model {
-                    model.cut = Cut { far, granted };
-                }
-            }
-            expected = self.foretell(client_id, known);
-            if let Some(model) = &mut self.model {
-                model.cut = Cut::default();
-            }
         }
         let both = (outcome, expected);
         if let (Some(Outcome::Messages(ours)), Some(Outcome::Messages(theirs))) = &both
@@ -551,8 +488,6 @@ impl World {
         prop_assert_eq!(self.core.engine.verify(), Ok(()));
         // Looking does what is due, so it is done to both.
         self.foretell(ClientId(99), Command::Stats(StatsOf::Shard));
-        // What who waits has taken may have ended a batch: its callback is put with the next step,
-        // which a server's timer begins at once.
         self.submit(ClientId(99), Command::Stats(StatsOf::Shard));
         let ours = self.core.deliveries.split_off(0);
         let mut ours: Vec<_> = ours
@@ -716,16 +651,39 @@ impl World {
 }
 
 /// False for a command that the model knows nothing of. Of a put it knows neither batch nor
-/// parents, and tracks nothing.
+/// parents, and tracks nothing; keys mean nothing in its queues.
 fn is_foretold(command: &mut Command) -> bool {
+    use NamedAction::{SettleHolding, Track};
+    let keyless = |own: &mut Overrides| {
+        (own.groups, own.key_in_flight_max) = (None, None);
+        (own.key_take_rate, own.key_take_burst) = (None, None);
+    };
     let plain = |put: &mut Put| {
         if let Some(more) = &mut put.more {
             (more.batch, more.tracked, more.after) = (None, false, None);
         }
     };
     match command {
-        Command::Batch(_) => return false,
-        Command::ByName(by_name) => return by_name.action != NamedAction::Track,
+        Command::Batch(_)
+        | Command::Hold { key: Some(_), .. }
+        | Command::SettleHolding {
+            hold: Holding::Key(_),
+            ..
+        } => return false,
+        Command::ByName(by_name) => {
+            let unknown = matches!(by_name.action, Track | SettleHolding(_, Holding::Key(_)));
+            return !unknown;
+        }
+        Command::Create { overrides, .. } => keyless(overrides),
+        Command::Configure { overrides, .. } => {
+            if let Some(overrides) = overrides {
+                keyless(overrides);
+            }
+        }
+        Command::Reconfigure { from, to, .. } => {
+            keyless(from);
+            keyless(to);
+        }
         Command::Put(put) => plain(put),
         Command::PutMany(puts) => puts.iter_mut().for_each(plain),
         _ => {}
