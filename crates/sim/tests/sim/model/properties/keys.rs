@@ -126,8 +126,7 @@ impl Properties {
             self.quiet_run.values_mut().for_each(|run| *run = None);
         }
         for (id, queue) in &seen.queues {
-            let old = self.seen.queues.get(id);
-            if old.is_some_and(|old| old.meaning_of_keys() != queue.meaning_of_keys()) {
+            if !queue.goes_on(self.seen.queues.get(id)) {
                 self.handed.retain(|(of, _), _| of != id);
                 self.quiet_run.remove(id);
             }
@@ -140,15 +139,18 @@ impl Properties {
         }
     }
 
-    /// Both settings of a queue, if they mean the same of keys before and after.
+    /// A queue, if its keys mean the same as before.
     fn same<'a>(&self, queue: QueueId, seen: &'a Seen) -> Option<&'a SeenQueue> {
-        let (old, new) = (self.seen.queues.get(&queue)?, seen.queues.get(&queue)?);
-        (old.meaning_of_keys() == new.meaning_of_keys()).then_some(new)
+        let found = seen.queues.get(&queue)?;
+        found.goes_on(self.seen.queues.get(&queue)).then_some(found)
     }
 
     /// Defects it sees: a hold that ends early, or is made shorter by a later one.
     fn check_holds(&self, now: Ms, command: Option<&Command>, seen: &Seen) -> Checked {
-        let ends = matches!(command, Some(Command::Hold { for_ms: 0, .. }));
+        let ends = matches!(
+            command,
+            Some(Command::Hold { for_ms: 0, .. } | Command::Drop(_) | Command::DropQueues { .. })
+        );
         for ((queue, key), until) in &self.seen.held_keys {
             if *until <= now || ends || !seen.queues.contains_key(queue) {
                 continue;

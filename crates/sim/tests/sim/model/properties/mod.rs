@@ -17,6 +17,7 @@ use super::world::Checked;
 /// A queue as it is in force.
 pub(super) struct SeenQueue {
     name: Name,
+    created: Ms,
     settings: QueueSettings,
     /// `Some(None)`: until resumed.
     pause: Option<Option<Ms>>,
@@ -32,6 +33,12 @@ impl SeenQueue {
             s.key_take_rate,
             s.key_take_burst,
         )
+    }
+
+    /// True if it is the same queue, whose keys mean the same. A number is given again.
+    fn goes_on(&self, before: Option<&Self>) -> bool {
+        let this = |queue: &Self| (queue.name.clone(), queue.created, queue.meaning_of_keys());
+        before.is_some_and(|before| this(before) == this(self))
     }
 
     fn has_groups(&self) -> bool {
@@ -65,10 +72,16 @@ impl Seen {
                         seen.messages.insert(message.id, message);
                     }
                 }
-                Fact::QueueMade { queue, name, .. } => {
+                Fact::QueueMade {
+                    queue,
+                    name,
+                    created,
+                    ..
+                } => {
                     let settings = core.settings.resolve(name.as_bytes());
                     seen.queues.entry(queue).or_insert(SeenQueue {
                         name,
+                        created,
                         settings,
                         pause: None,
                     });
