@@ -1,12 +1,12 @@
 //! Batches: the counts against the members that there are, and when callbacks are put.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quintet_engine::*;
 use quintet_types::*;
 
-use super::{Asked, Properties, Seen};
+use super::{Asked, Properties, Removals, Seen};
 use crate::model::world::Checked;
 
 /// Members that have not run yet, and those that failed at least once.
@@ -31,6 +31,7 @@ impl Properties {
         now: Ms,
         asked: Option<Asked<'_>>,
         facts: &[Fact],
+        removals: &Removals,
         seen: &Seen,
     ) -> Checked {
         let mut members = Members::new();
@@ -47,12 +48,12 @@ impl Properties {
             }
             let before = before.unwrap_or_default();
             let (unrun, failed) = members.get(&batch.id).copied().unwrap_or_default();
-            self.check_counts(batch, &before, facts)?;
+            self.check_counts(batch, &before, facts, removals)?;
             prop_assert!(
                 batch.progress.failed >= failed,
                 "{failed} failed: {batch:?}"
             );
-            self.check_unrun(batch, unrun, facts, seen)?;
+            self.check_unrun(batch, unrun, removals, seen)?;
             self.check_events(batch, &before, seen)?;
         }
         let forgets = |id: BatchId| {
@@ -80,37 +81,39 @@ impl Properties {
     }
 
     /// Members that come are counted once, and so are those that make way for another.
-    fn check_counts(&self, batch: &Batch, before: &Progress, facts: &[Fact]) -> Checked {
+    fn check_counts(
+        &self,
+        batch: &Batch,
+        before: &Progress,
+        facts: &[Fact],
+        removals: &Removals,
+    ) -> Checked {
         let p = &batch.progress;
         prop_assert!(p.failed <= p.pending && p.pending <= p.total, "{batch:?}");
-        let mut put: BTreeMap<MessageId, &Message> = BTreeMap::new();
-        let (mut joined, mut replaced) = (0, 0);
-        for fact in facts {
-            if let Fact::Put(message) = fact {
-                put.insert(message.id, message);
-                joined += u64::from(is_member(message) == Some(batch.id));
-            } else if let Fact::Removed {
-                at,
-                why: Removal::Replaced,
-            } = fact
-            {
-                let known = put.get(&at.id).copied();
-                let known = known.or_else(|| self.seen.messages.get(&at.id));
-                replaced += u64::from(known.and_then(is_member) == Some(batch.id));
-            }
-        }
-        prop_assert_eq!(
-            p.total + replaced,
-            before.total + joined,
-            "members of {:?}",
-            batch
-        );
+        let put = facts.iter().filter_map(|fact| match fact {
+            Fact::Put(message) => Some(message),
+            _ => None,
+        });
+        let member = |m: &&Message| is_member(m) == Some(batch.id);
+        let put: Vec<&Message> = put.filter(member).collect();
+        let old = self.seen.messages.values().filter(member);
+        let replaced = put.iter().copied().chain(old);
+        let replaced = replaced.filter(|m| removals.get(&m.id) == Some(&Removal::Replaced));
+        let (joined, left) = (put.len() as u64, replaced.count() as u64);
+        let all = before.total + joined;
+        prop_assert_eq!(p.total + left, all, "members of {:?}", batch);
         Ok(())
     }
 
     /// What is pending and has not failed are the members that have not run; but for those that
     /// went with their queue or were archived when they came, of which nothing is said.
-    fn check_unrun(&mut self, batch: &Batch, unrun: u64, facts: &[Fact], seen: &Seen) -> Checked {
+    fn check_unrun(
+        &mut self,
+        batch: &Batch,
+        unrun: u64,
+        removals: &Removals,
+        seen: &Seen,
+    ) -> Checked {
         let p = &batch.progress;
         let more = (p.pending - p.failed).checked_sub(unrun);
         let Some(more) = more else {
@@ -119,16 +122,11 @@ impl Properties {
         };
         let known = self.adrift.get(&batch.id).copied().unwrap_or_default();
         if more > known {
-            let removed = |fact: &Fact| match fact {
-                Fact::Removed { at, .. } => Some(at.id),
-                _ => None,
-            };
-            let removed: BTreeSet<MessageId> = facts.iter().filter_map(removed).collect();
             let old = self.seen.messages.values();
             let old = old.filter(|m| is_unrun(m) == Some(batch.id));
             let lost = old.filter(|m| {
                 let archived = matches!(m.state, State::Done | State::Relayed);
-                !seen.messages.contains_key(&m.id) && (archived || !removed.contains(&m.id))
+                !seen.messages.contains_key(&m.id) && (archived || !removals.contains_key(&m.id))
             });
             let lost = lost.count() as u64;
             prop_assert!(

@@ -146,6 +146,17 @@ impl Seen {
     }
 }
 
+/// Messages that are gone, and why.
+type Removals = BTreeMap<MessageId, Removal>;
+
+fn removals(facts: &[Fact]) -> Removals {
+    let removal = |fact: &Fact| match fact {
+        Fact::Removed { at, why } => Some((at.id, *why)),
+        _ => None,
+    };
+    facts.iter().filter_map(removal).collect()
+}
+
 /// A command, its outcome unless it waits, and whether that came without a read of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
@@ -210,9 +221,11 @@ impl Properties {
         let (now, settings) = (core.now, &core.settings);
         let facts = std::mem::take(&mut self.facts);
         let seen = Seen::of(core, runs);
-        self.check_batches(now, asked, &facts, &seen)?;
-        self.check_tracks(now, settings, asked, &facts, &seen)?;
-        self.check_parents(now, &seen)?;
+        let removals = removals(&facts);
+        self.check_batches(now, asked, &facts, &removals, &seen)?;
+        self.check_tracks(settings, &removals, &seen)?;
+        self.check_found(now, asked)?;
+        self.check_parents(&removals, &seen)?;
         self.check_keys(now, asked, deliveries, &seen, runs.is_empty())?;
         self.seen = seen;
         Ok(())
@@ -229,18 +242,29 @@ impl Properties {
         self.check_waits(core.now, waiters)
     }
 
-    /// Defects it sees: a message that ended well is told as a parent that did while it lives.
-    fn check_parents(&self, now: Ms, seen: &Seen) -> Checked {
+    /// Defects it sees: a held message hears of a success that is none, or of a failure in its
+    /// stead.
+    fn check_parents(&self, removals: &Removals, seen: &Seen) -> Checked {
         for (child, after) in &seen.awaits {
             let before = self.seen.awaits.get(child);
             for parent in &after.parents {
                 let old = before.and_then(|old| old.parents.iter().find(|p| p.id == parent.id));
-                let ends = old.is_some_and(|old| old.state == ParentState::Waiting);
-                let done = ends && parent.state == ParentState::Done;
-                prop_assert!(
-                    !done || !seen.goes_on(parent.id, now),
-                    "{child:?} takes {parent:?} for done, which is not"
-                );
+                let waited = old.is_some_and(|old| old.state == ParentState::Waiting);
+                if !waited || parent.state == ParentState::Waiting {
+                    continue;
+                }
+                let done = parent.state == ParentState::Done;
+                let lives = seen.messages.get(&parent.id);
+                let archived =
+                    lives.is_none_or(|m| matches!(m.state, State::Done | State::Relayed));
+                prop_assert!(!done || archived, "{child:?}: {parent:?} is {lives:?}");
+                let ended = match removals.get(&parent.id) {
+                    Some(Removal::Taken | Removal::Finished) => true,
+                    None
+                    | Some(Removal::DeletedDone | Removal::PurgedDone | Removal::Retention) => done,
+                    Some(_) => false,
+                };
+                prop_assert_eq!(ended, done, "{:?}: the end of {:?}", child, parent);
             }
         }
         Ok(())

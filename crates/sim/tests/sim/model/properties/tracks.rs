@@ -1,12 +1,9 @@
 //! Tracked messages: each record against its message, and what is left of one that is gone.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
-use quintet_engine::*;
 use quintet_types::*;
 
-use super::{Asked, Properties, Seen};
+use super::{Asked, Properties, Removals, Seen};
 use crate::model::world::Checked;
 
 /// What a record tells of a message.
@@ -34,14 +31,11 @@ fn states(message: &Message) -> &'static [TrackState] {
 
 impl Properties {
     /// Defects it sees: a change that is not noted, or noted wrongly; an end told as another one,
-    /// or that changes afterwards; a record too many, or kept too long; a name that finds another
-    /// message than the last.
+    /// or that changes afterwards; a record too many, or kept too long.
     pub(super) fn check_tracks(
         &self,
-        now: Ms,
         settings: &Settings,
-        asked: Option<Asked<'_>>,
-        facts: &[Fact],
+        removals: &Removals,
         seen: &Seen,
     ) -> Checked {
         let max = settings.tracked_max as usize;
@@ -65,13 +59,6 @@ impl Properties {
             let silent = !message.is_tracked() || settings.track_keep_ms == 0;
             prop_assert!(same || kept || silent, "no record of {message:?}");
         }
-        let removals: BTreeMap<MessageId, Removal> = facts
-            .iter()
-            .filter_map(|fact| match fact {
-                Fact::Removed { at, why } => Some((at.id, *why)),
-                _ => None,
-            })
-            .collect();
         for (id, track) in &seen.tracks {
             if seen.messages.contains_key(id) {
                 continue;
@@ -91,11 +78,11 @@ impl Properties {
             let state = Some(track.state);
             prop_assert_eq!(end.or(state), state, "the end of {:?}", id);
         }
-        self.check_found(now, asked)
+        Ok(())
     }
 
-    /// The last one put under a name, and only as long as it is kept.
-    fn check_found(&self, now: Ms, asked: Option<Asked<'_>>) -> Checked {
+    /// Defects it sees: a name finds another message than the last, or one that is not kept.
+    pub(super) fn check_found(&self, now: Ms, asked: Option<Asked<'_>>) -> Checked {
         let Some(asked) = asked else { return Ok(()) };
         let Command::ByName(by_name) = asked.command else {
             return Ok(());
