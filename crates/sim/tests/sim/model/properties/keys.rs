@@ -93,7 +93,8 @@ impl Properties {
                         by_id: true,
                     });
                 }
-                _ => {}
+                // Perhaps an earlier wait of the client ended instead.
+                _ => self.forget_turns(messages),
             }
         }
         for delivery in deliveries {
