@@ -225,7 +225,7 @@ impl Properties {
         self.check_batches(now, asked, &facts, &removals, &seen)?;
         self.check_tracks(settings, &removals, &seen)?;
         self.check_found(now, asked)?;
-        self.check_parents(&removals, &seen)?;
+        self.check_parents(&facts, &removals, &seen)?;
         self.check_keys(now, asked, deliveries, &seen, runs.is_empty())?;
         self.seen = seen;
         Ok(())
@@ -244,7 +244,7 @@ impl Properties {
 
     /// Defects it sees: a held message hears of a success that is none, or of a failure in its
     /// stead.
-    fn check_parents(&self, removals: &Removals, seen: &Seen) -> Checked {
+    fn check_parents(&self, facts: &[Fact], removals: &Removals, seen: &Seen) -> Checked {
         for (child, after) in &seen.awaits {
             let before = self.seen.awaits.get(child);
             for parent in &after.parents {
@@ -258,7 +258,11 @@ impl Properties {
                 let archived =
                     lives.is_none_or(|m| matches!(m.state, State::Done | State::Relayed));
                 prop_assert!(!done || archived, "{child:?}: {parent:?} is {lives:?}");
+                // It may have become a dead letter before somebody took it.
+                let moved =
+                    |fact: &Fact| matches!(fact, Fact::Moved { at, .. } if at.id == parent.id);
                 let ended = match removals.get(&parent.id) {
+                    Some(_) if facts.iter().any(moved) => done,
                     Some(Removal::Taken | Removal::Finished) => true,
                     None
                     | Some(Removal::DeletedDone | Removal::PurgedDone | Removal::Retention) => done,
