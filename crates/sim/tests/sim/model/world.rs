@@ -68,6 +68,16 @@ impl World {
         world
     }
 
+    /// Steps, none of which disagrees.
+    ///
+    /// # Panics
+    /// One does.
+    pub(crate) fn agree(mut self, ops: impl IntoIterator<Item = Op>) {
+        for op in ops {
+            self.step(op).expect("agreed");
+        }
+    }
+
     /// Messages that there are.
     fn ids(&self) -> Vec<MessageId> {
         match &self.model {
