@@ -6,7 +6,7 @@ use quintet_types::*;
 use super::{Asked, Properties, Removals, Seen};
 use crate::model::world::Checked;
 
-/// What a record tells of a message.
+/// The part of a message that its record has.
 fn told(message: &Message) -> (State, QueueId, Option<u8>, &[u8]) {
     let status = message.extra.as_deref().map(|extra| &*extra.status);
     (
