@@ -24,8 +24,8 @@ fn is_unrun(message: &Message) -> Option<BatchId> {
 
 impl Properties {
     /// Defects it sees: a member that is not counted, or counted twice; a success or a failure
-    /// that is not; a callback put twice, too early or never, or undone; a child that its parent
-    /// forgets; a batch that ends early; an id given twice.
+    /// that is not; a member of a closed batch; a callback put twice, too early or never, or
+    /// undone; a child that its parent forgets; a batch that ends early; an id given twice.
     pub(super) fn check_batches(
         &mut self,
         now: Ms,
@@ -34,6 +34,7 @@ impl Properties {
         removals: &Removals,
         seen: &Seen,
     ) -> Checked {
+        self.check_shown(asked)?;
         let mut members = Members::new();
         for tie in seen.messages.values().filter_map(Message::tie) {
             let counts = members.entry(tie.batch).or_default();
@@ -63,6 +64,35 @@ impl Properties {
         for (id, old) in &self.seen.batches {
             let ends = old.progress.until <= now || forgets(*id);
             prop_assert!(ends || seen.batches.contains_key(id), "{id} ended early");
+        }
+        Ok(())
+    }
+
+    /// Defects it sees: a batch is shown otherwise than it is, or a list leaves some out.
+    fn check_shown(&self, asked: Option<Asked<'_>>) -> Checked {
+        let Some(Asked {
+            command: Command::Batch(request),
+            outcome: Some(outcome),
+            ..
+        }) = asked
+        else {
+            return Ok(());
+        };
+        let batches = &self.seen.batches;
+        if let BatchRequest::Show(id) = request {
+            let shown = match outcome {
+                Outcome::Batch(batch) => Some(&**batch),
+                _ => None,
+            };
+            prop_assert_eq!(shown, batches.get(id));
+        } else if let BatchRequest::List { after, max, .. } = request {
+            let later = batches.values().filter(|batch| batch.id > *after);
+            let listed: Vec<&Batch> = later.take((*max as usize).max(1)).collect();
+            let shown: Vec<&Batch> = match outcome {
+                Outcome::Batches(batches, _) => batches.iter().collect(),
+                _ => Vec::new(),
+            };
+            prop_assert_eq!(shown, listed);
         }
         Ok(())
     }
@@ -100,6 +130,8 @@ impl Properties {
         let replaced = put.iter().copied().chain(old);
         let replaced = replaced.filter(|m| removals.get(&m.id) == Some(&Removal::Replaced));
         let (joined, left) = (put.len() as u64, replaced.count() as u64);
+        let takes = before.open || before.complete != CallbackState::No;
+        prop_assert!(joined == 0 || takes, "it was closed: {batch:?}");
         let all = before.total + joined;
         prop_assert_eq!(p.total + left, all, "members of {:?}", batch);
         Ok(())

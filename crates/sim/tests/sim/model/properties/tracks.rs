@@ -81,9 +81,29 @@ impl Properties {
         Ok(())
     }
 
-    /// Defects it sees: a name finds another message than the last, or one that is not kept.
+    /// Defects it sees: a name finds another message than the last, or one that is not kept; the
+    /// result of a message that is gone is not what its record has.
     pub(super) fn check_found(&self, now: Ms, asked: Option<Asked<'_>>) -> Checked {
         let Some(asked) = asked else { return Ok(()) };
+        if let Command::AwaitResult { id, .. } = asked.command
+            && !self.seen.messages.contains_key(id)
+        {
+            let state = self.seen.tracks.get(id).map(|track| track.state);
+            let known = match state {
+                Some(TrackState::Done) => Some(ResultState::Done),
+                Some(TrackState::Failed) => Some(ResultState::Failed),
+                Some(TrackState::Cancelled) => Some(ResultState::Cancelled),
+                Some(TrackState::Gone) => Some(ResultState::Gone),
+                Some(TrackState::Waiting | TrackState::Reserved | TrackState::Buried) | None => {
+                    None
+                }
+            };
+            let result = match asked.outcome {
+                Some(Outcome::Result(result)) => Some(result.state),
+                _ => None,
+            };
+            prop_assert_eq!(result, known, "the result of {:?}", id);
+        }
         let Command::ByName(by_name) = asked.command else {
             return Ok(());
         };
