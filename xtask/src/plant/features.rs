@@ -209,4 +209,53 @@ pub(super) const FEATURES: &[Planted] = planted![
     "past-hooks-not-loaded": "commands of the client API go past hooks that could not be loaded"
         "crates/edge/src/hooks/mod.rs": "runner.as_mut().map(work).map(Some).ok_or(NotLoaded)"
         => "Ok(runner.as_mut().map(work))"; ["--lib" "nothing_goes_past_hooks"]
+    "batch-failure-kept": "a member that failed once counts as failed after its success"
+        "crates/engine/src/decide/batch.rs":
+        "(Role::Member | Role::Failed, Came::Succeeded) => Tally::of(0, -1, -ran),"
+        => "(Role::Member | Role::Failed, Came::Succeeded) => Tally::of(0, -1, 0),";
+        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+    "batch-before-its-children": "a batch does not wait for its children's members to run"
+        "crates/types/src/batch.rs":
+        "let ran = self.pending <= self.failed && self.children_running == 0;"
+        => "let ran = self.pending <= self.failed;";
+        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+    "batch-ends-early": "a batch is gone a second before its time"
+        "crates/engine/src/decide/batch.rs":
+        "Some((at, id)) if at <= self.now => self.end_batch(cx, id),"
+        => "Some((at, id)) if at <= self.now + 1000 => self.end_batch(cx, id),";
+        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+    "track-of-cancelled": "a tracked message that was cancelled is told as one that was deleted"
+        "crates/engine/src/decide/track.rs": "(false, Removal::Cancelled) => TrackState::Cancelled,"
+        => "(false, Removal::Cancelled) => TrackState::Gone,";
+        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+    "track-of-kicked": "a tracked message that is kicked is still told as buried"
+        "crates/engine/src/decide/track.rs":
+        "            | Fact::Kicked { at }\n            | Fact::Moved"
+        => "            | Fact::Moved"; ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+    "parents-not-told": "held messages do not hear of the ends of their parents"
+        "crates/engine/src/store/gate.rs": "            self.note_end(cx, parent, succeeded);"
+        => "            std::hint::black_box((parent, succeeded));";
+        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+    "parents-told-wrongly": "held messages take a success for a failure"
+        "crates/engine/src/decide/after.rs":
+        "Fact::Removed { at, why } => (at.id, why.succeeded()?),"
+        => "Fact::Removed { at, why } => (at.id, !why.succeeded()?),";
+        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+    "key-overtaken": "messages are handed out before those of their key under leases"
+        "crates/engine/src/store/key_groups/mod.rs":
+        ".is_some_and(|(first, ())| first < (position, id))"
+        => ".is_some_and(|(first, ())| first > (position, id))"; ["--test=sim" "keys_keep_the_rules"]
+    "key-limit-off-by-one": "one message of a key more than may be is under a lease"
+        "crates/engine/src/store/key_groups/mod.rs": "let full = max > 0 && group.in_flight >= max;"
+        => "let full = max > 0 && group.in_flight > max;"; ["--test=sim" "keys_keep_the_rules"]
+    "key-hold-shortened": "a shorter hold of a key ends a longer one"
+        "crates/engine/src/decide/hold.rs": "_ => held < Some(until),"
+        => "_ => held != Some(until),"; ["--test=sim" "keys_keep_the_rules"]
+    "key-set-free-unnoticed": "nobody who waits hears that a key may go again"
+        "crates/engine/src/store/key_groups/mod.rs":
+        "            // Those that a limit holds back can be looked at.\n            self.freed = true;"
+        => ""; ["--test=sim" "keys_keep_the_rules"]
+    "share-starves": "keys over their share wait for as long as others have messages"
+        "crates/engine/src/decide/grouped.rs": "        if its_turn {"
+        => "        if its_turn && false {"; ["--test=sim" "fair_shares_keep_the_rules"]
 ];

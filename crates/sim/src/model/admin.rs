@@ -39,7 +39,6 @@ impl Model {
         extra.due = None;
         extra.kicks += 1;
         let queue = item.message.queue;
-        self.notify(id);
         self.totals(queue).kicks += 1;
     }
 
@@ -122,7 +121,7 @@ impl Model {
                 }
                 (BulkAction::Cancel(cancel), _) if self.cancel(id, cancel).is_err() => continue,
                 (BulkAction::CountToCancel, _) if self.may_cancel(id).is_err() => continue,
-                (BulkAction::Show, _) => done.messages.push(self.seen(&message)),
+                (BulkAction::Show, _) => done.messages.push(message),
                 (BulkAction::Kick, _) => self.kick_one(id),
                 (BulkAction::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
                 (BulkAction::Redrive { .. } | BulkAction::RedriveInto(_), Some(to)) => {
@@ -168,7 +167,7 @@ impl Model {
             });
             if bulk_op.filter.fits(&item.message, self.now) {
                 done.matched += 1;
-                done.messages.push(self.seen(&item.message));
+                done.messages.push(item.message.clone());
             }
         }
         done.next = done.next.filter(|_| !all);
@@ -186,7 +185,6 @@ impl Model {
             return Err(CommandError::NotFound);
         }
         self.item_mut(id).message.state = State::Ready;
-        self.notify(id);
         Ok(Outcome::Done)
     }
 
@@ -196,12 +194,6 @@ impl Model {
             return Err(CommandError::NotFound);
         }
         let now = self.now;
-        let mut edit = edit;
-        if let Some(when) = edit.due
-            && self.is_due_later(id, due(when, now))
-        {
-            edit.due = None;
-        }
         let message = &mut self.item_mut(id).message;
         message.priority = edit.priority.unwrap_or(message.priority);
         let extra = message.extra_mut();
@@ -218,7 +210,6 @@ impl Model {
             extra.attrs.extend(value.map(|value| (name, value)));
         }
         extra.attrs.sort();
-        self.notify(id);
         Ok(Outcome::Done)
     }
 
@@ -278,15 +269,11 @@ impl Model {
         number: QueueId,
         all: Overrides,
     ) -> Result<Outcome, CommandError> {
-        let before = self.meaning_of_keys(number);
         let settings = self.settings_of(number);
         let (locked, speed) = (settings.locked, (settings.take_rate, settings.take_burst));
         let queue = self.queue_mut(number);
         queue.overrides.may_become(&all, locked)?;
         (queue.made, queue.overrides) = (true, all);
-        if self.meaning_of_keys(number) != before {
-            self.queue_mut(number).keys = Default::default();
-        }
         self.change_speed(number, speed);
         Ok(Outcome::Done)
     }
@@ -323,9 +310,6 @@ impl Model {
         self.forget_repeats(queue);
         for &id in &ids {
             self.remove(id);
-        }
-        if !ids.is_empty() {
-            self.queue_mut(queue).keys = Default::default();
         }
         if self.queue(queue).made {
             let totals = self.totals(queue);
@@ -378,7 +362,6 @@ impl Model {
         }
         let queue = self.queue_mut(number);
         (queue.dropped, queue.pause) = (true, None);
-        queue.held_keys.clear();
         (queue.parent, queue.children) = (None, Vec::new());
         let must = |waiter: &Waiter| {
             let take = &waiter.take;
@@ -437,18 +420,13 @@ impl Model {
             message.state = State::Ready;
             self.stands_by_the_clock(&mut message);
             if !message.is_expired(self.now) {
-                self.joins(message.tie(), false);
                 let totals = self.totals(message.queue);
                 totals.restored += 1;
-                let id = message.id;
-                // It lives again: what is held for it from now on waits for its next end.
-                self.succeeded.remove(&id);
                 self.items.push(Item {
                     message,
                     lease: None,
                     turn: 0,
                 });
-                self.notify(id);
                 count += 1;
             }
         }

@@ -3,7 +3,6 @@
 use quintet_types::{Cancel, Cancelled, CommandError, MessageId, Outcome, State};
 
 use super::Model;
-use super::batch::Fares;
 
 impl Model {
     pub(super) fn cancel(
@@ -24,7 +23,6 @@ impl Model {
             Some(lease) if cancel.grace_ms > 0 => {
                 extra.changed = now;
                 lease.until = Some(lease.until.map_or(until, |own| own.min(until)));
-                self.notify(id);
             }
             _ => self.end_cancelled(id),
         }
@@ -44,7 +42,6 @@ impl Model {
 
     /// Nobody works on it any more.
     pub(super) fn end_cancelled(&mut self, id: MessageId) {
-        self.fares(id, Fares::Cancelled);
         let message = self.remove(id);
         self.totals(message.queue).cancelled += 1;
     }

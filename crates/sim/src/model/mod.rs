@@ -5,27 +5,25 @@
 //! it can be wrong only where they are unclear. It borrows the engine's
 //! vocabulary ([`Command`], [`Outcome`], [`Message`] as a plain record) and
 //! none of its code. A message's `queue` is the model's own number for it.
+//!
+//! It knows order, leases, limits and waits. Batches, tracked and held messages
+//! and the meaning of keys are not here: the tests check rules for them.
 
 mod admin;
-mod after;
 mod aging;
-mod batch;
 mod cancel;
-mod groups;
 mod hold;
 mod put;
 mod settle;
 mod show;
 mod take;
 mod time;
-mod track;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use quintet_types::{
-    After, BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
-    Overrides, QueueId, QueueSettings, QueueTotals, Scope, Settings, State, Take, Track, WallAhead,
+    BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
+    Overrides, QueueId, QueueSettings, QueueTotals, Scope, Settings, State, Take, WallAhead,
 };
 
 /// A queue; a dropped one stays while messages of it are reserved.
@@ -45,14 +43,11 @@ pub struct Queue {
     overrides: Overrides,
     /// `Some(None)`: until resumed.
     pause: Option<Option<Ms>>,
-    /// Keys that are held, until when.
-    held_keys: BTreeMap<Arc<[u8]>, Ms>,
     aging: aging::Clock,
     head: i64,
     used: Ms,
     /// Nanoseconds at which the last one handed out would have gone, had each waited for its turn.
     paced_ns: u64,
-    keys: groups::Keys,
 }
 
 /// A lease as the model knows it.
@@ -169,39 +164,6 @@ pub struct Model {
     idle_scan: Ms,
     /// Of this process.
     epoch: u64,
-    pub batches: Vec<batch::Kept>,
-    pub tracks: Vec<(MessageId, Track)>,
-    /// Held messages, and what they wait for.
-    pub held: Vec<(MessageId, After)>,
-    /// Messages that are gone and had succeeded.
-    succeeded: BTreeSet<MessageId>,
-    /// The put is a batch's callback.
-    calling: bool,
-    /// Progress of the take of several that runs.
-    pub cut: Cut,
-}
-
-/// A take of several follows the group that it began with as far as that is in
-/// memory, which a model does not know: for those blocks it follows the engine.
-#[derive(Clone, Debug, Default)]
-pub struct Cut {
-    /// Messages in unloaded blocks of runs as the take began.
-    pub far: BTreeSet<MessageId>,
-    /// The engine's messages, in order.
-    pub granted: Vec<MessageId>,
-}
-
-impl Cut {
-    /// True if the engine, having given `count`, may leave the group of this one, and did. A
-    /// companion may have gone before it.
-    fn leaves(&self, count: usize, next: MessageId) -> bool {
-        self.far.contains(&next)
-            && !self
-                .granted
-                .iter()
-                .skip(count)
-                .any(|granted| *granted == next)
-    }
 }
 
 /// How often idle queues are looked for, ms.
@@ -227,12 +189,6 @@ impl Model {
             tail: None,
             idle_scan: Ms(0),
             epoch: 0,
-            batches: Vec::new(),
-            tracks: Vec::new(),
-            held: Vec::new(),
-            succeeded: BTreeSet::new(),
-            calling: false,
-            cut: Cut::default(),
         }
     }
 
@@ -241,14 +197,11 @@ impl Model {
         self.now = now;
         self.tail = None;
         self.expire_all();
-        self.note_ends();
         let outcome = match self.run(client_id, command) {
             Ok(outcome) => outcome,
             Err(command_error) => Some(Outcome::Refused(command_error)),
         };
         self.expire_all();
-        self.follow();
-        self.call_back();
         self.serve();
         self.tidy();
         outcome
@@ -298,9 +251,8 @@ impl Model {
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
-            Command::Hold { queue, key, for_ms } => {
-                self.hold_for(&queue, key.as_deref(), for_ms)?
-            }
+            // Of a queue; holds of keys have rules of their own.
+            Command::Hold { queue, for_ms, .. } => self.hold_for(&queue, for_ms)?,
             Command::SettleHolding { id, by, how, hold } => {
                 self.settle_holding((client_id, by), id, how, hold)?
             }
@@ -344,9 +296,8 @@ impl Model {
             },
             Command::Restore(messages) => self.restore(messages),
             Command::Stats(_) => Outcome::Done,
-            Command::Batch(ask) => self.batch(ask)?,
-            // What hooks decide has tests of its own.
-            Command::Transaction(_) | Command::Table(_) => Outcome::Done,
+            // Batches, and what hooks decide, have tests of their own.
+            Command::Batch(_) | Command::Transaction(_) | Command::Table(_) => Outcome::Done,
         }))
     }
 
@@ -358,31 +309,15 @@ impl Model {
         self.tail = None;
         self.end_leases();
         self.end_retention();
-        self.note_ends();
         self.expire_all_but(late);
-        self.end_batches();
-        self.end_tracks();
-        self.say_and_serve();
+        self.serve();
         if !late.is_empty() {
             self.expire_all();
-            self.say_and_serve();
+            self.serve();
         }
         self.end_waits();
         self.tidy();
         self.drop_idle();
-    }
-
-    /// A callback may be what somebody waits for, and what somebody takes may end a batch.
-    fn say_and_serve(&mut self) {
-        loop {
-            self.follow();
-            self.call_back();
-            let delivered = self.deliveries.len();
-            self.serve();
-            if self.deliveries.len() == delivered {
-                return;
-            }
-        }
     }
 
     /// The client is gone.
@@ -402,8 +337,6 @@ impl Model {
             }
         }
         self.expire_all();
-        self.follow();
-        self.call_back();
         self.serve();
         self.tidy();
     }
@@ -415,7 +348,6 @@ impl Model {
         self.waiters.clear();
         self.references.clear();
         self.deliveries.clear();
-        self.rest_no_more();
         let memory: Vec<QueueId> = self
             .queues
             .iter()
@@ -429,7 +361,6 @@ impl Model {
             queue.children.retain(|child| !memory.contains(child));
             queue.used = now;
             queue.paced_ns = 0;
-            queue.keys = groups::Keys::default();
         }
         self.items
             .retain(|item| !memory.contains(&item.message.queue));
@@ -489,25 +420,6 @@ impl Model {
     pub fn looking_at(&self, name: &Name) -> u64 {
         let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && waiter.only_peeks();
         self.waiters.iter().filter(on).count() as u64
-    }
-
-    /// True if keys keep an order in one of its queues.
-    pub fn keeps_order(&self) -> bool {
-        let mut queues = self.queues.iter();
-        queues.any(|queue| self.is_ordered(queue.number))
-    }
-
-    /// True if keys mean something in one of its queues.
-    pub fn minds_keys(&self) -> bool {
-        let mut queues = self.queues.iter();
-        queues.any(|queue| self.has_groups(queue.number))
-    }
-
-    /// True if somebody waits for several messages.
-    pub fn waits_for_several(&self) -> bool {
-        self.waiters
-            .iter()
-            .any(|waiter| waiter.take.messages_max > 1)
     }
 
     /// True if the model has no waiting consumer.
@@ -573,12 +485,10 @@ impl Model {
             children: Vec::new(),
             overrides: Overrides::default(),
             pause: None,
-            held_keys: BTreeMap::new(),
             aging: aging::Clock::default(),
             head: 0,
             used: self.now,
             paced_ns: 0,
-            keys: groups::Keys::default(),
         });
         number
     }

@@ -9,7 +9,6 @@ use quintet_types::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::batch::Fares;
 use super::{DedupeKind, Item, Model};
 
 /// How long an idempotency token is remembered, ms.
@@ -56,7 +55,6 @@ fn size_of(put: &Put) -> u64 {
 
 impl Model {
     pub(super) fn put(&mut self, put: Put) -> Result<Outcome, CommandError> {
-        self.may_wait_for(&put)?;
         let queue = self.queue_of(&put)?;
         let only = self.settings_of(queue).fanout_only;
         let repeat = self.may_put(queue, &put)?;
@@ -90,7 +88,6 @@ impl Model {
         let mut fresh: Vec<(QueueId, &Put)> = Vec::new();
         let mut own: Vec<(QueueId, Kind, Box<[u8]>)> = Vec::new();
         let mut added: BTreeSet<(QueueId, Kind, Box<[u8]>)> = BTreeSet::new();
-        puts.iter().try_for_each(|put| self.may_wait_for(put))?;
         for put in &puts {
             let queue = self.queue_of(put)?;
             queues.push(queue);
@@ -159,18 +156,10 @@ impl Model {
             return Err(CommandError::MessageTooLarge);
         }
         let name = put.more.as_ref().and_then(|more| more.name.as_ref());
-        let tracked = put.more.as_ref().is_some_and(|more| more.tracked);
-        if name.map_or(tracked, |name| name.is_empty() || name.len() > 255) {
+        if name.is_some_and(|name| name.is_empty() || name.len() > 255) {
             return Err(CommandError::BadMessageName);
         }
-        if let Some(tie) = put.more.as_ref().and_then(|more| more.batch) {
-            self.may_join(tie)?;
-        }
-        let repeat = self.repeat_of(queue, put)?;
-        match repeat {
-            Repeat::Instead(first) if put.waits_for(first) => Err(CommandError::AfterItself),
-            Repeat::No | Repeat::Of(_) | Repeat::Instead(_) => Ok(repeat),
-        }
+        self.repeat_of(queue, put)
     }
 
     /// The record of a put by which a repeat is known.
@@ -321,23 +310,12 @@ impl Model {
         Ok(Repeat::No)
     }
 
-    /// True if a put repeats one that was stored.
-    pub(super) fn is_repeat(&self, put: &Put) -> bool {
-        self.find(&put.queue).is_some_and(|queue| {
-            !matches!(
-                self.repeat_of(queue, put),
-                Ok(Repeat::No | Repeat::Instead(_))
-            )
-        })
-    }
-
     /// The first makes way for the put that takes its place.
     fn replace(&mut self, id: MessageId) {
         if let Some(queue) = self.item(id).map(|item| item.message.queue) {
             let totals = self.totals(queue);
             totals.discarded += 1;
             totals.replaced += 1;
-            self.fares(id, Fares::Replaced);
             self.remove(id);
         }
     }
@@ -364,7 +342,6 @@ impl Model {
             }
             let id = self.least_wanted(queue).ok_or(CommandError::QueueFull)?;
             self.totals(queue).discarded += 1;
-            self.fares(id, Fares::Lost);
             self.remove(id);
         }
         Ok(())
@@ -397,15 +374,11 @@ impl Model {
     fn store(&mut self, queue: QueueId, put: Put) -> MessageId {
         let mut first = MessageId(0);
         let children = self.copies_of(queue, &put);
-        let mut copy = put.clone();
-        if let Some(more) = &mut copy.more {
-            (more.batch, more.tracked) = (None, false);
-        }
         for child in children {
-            let room = match self.may_put(child, &copy) {
+            let room = match self.may_put(child, &put) {
                 Ok(Repeat::Of(_)) | Err(_) => false,
                 Ok(repeat) => {
-                    let dedupe_records = self.dedupe_records_of(child, &copy).into_iter();
+                    let dedupe_records = self.dedupe_records_of(child, &put).into_iter();
                     let new = dedupe_records
                         .filter(|left| self.known(child, left.0, &left.1).is_none())
                         .count();
@@ -416,9 +389,9 @@ impl Model {
                     room
                 }
             };
-            let room = room && self.make_room(child, size_of(&copy)).is_ok();
+            let room = room && self.make_room(child, size_of(&put)).is_ok();
             if room {
-                let id = self.store_one(child, copy.clone());
+                let id = self.store_one(child, put.clone());
                 first = if first.0 == 0 { id } else { first };
             }
         }
@@ -491,19 +464,13 @@ impl Model {
                 (a, b) => a.or(b),
             },
             attrs: more.attrs,
-            batch: more.batch,
-            tracked: more.tracked,
             ..Extra::default()
         }));
-        if let Some(after) = more.after.filter(|_| more.past.is_none()) {
-            self.hold_after(&mut message, *after);
-        }
         message.extra_mut().aged_from = self.begins_to_age(queue);
         let turn = match more.past {
             Some(past) => self.bring(&mut message, *past),
             None => 0,
         };
-        self.joins(message.tie(), true);
         let totals = self.totals(queue);
         totals.puts += 1;
         totals.finished += u64::from(matches!(message.state, State::Done | State::Relayed));
@@ -515,7 +482,6 @@ impl Model {
             lease: None,
             turn,
         });
-        self.notify(id);
         id
     }
 

@@ -2,11 +2,9 @@
 
 use quintet_types::{
     AttrChange, BackTo, Bound, By, ByName, ClientId, CommandError, DeadLetter, How, Message,
-    MessageId, Ms, Name, NamedAction, Outcome, QueueId, Retry, RetryOn, Return, State, TrackState,
-    Transfer,
+    MessageId, Ms, Name, NamedAction, Outcome, QueueId, Retry, RetryOn, Return, State, Transfer,
 };
 
-use super::batch::Fares;
 use super::put::due;
 use super::{Item, Model, ModelLease};
 
@@ -58,7 +56,6 @@ impl Model {
         by: By,
     ) -> Result<Outcome, CommandError> {
         if by == By::Anyone && self.message(id)?.state == State::Reserved {
-            self.fares(id, Fares::Lost);
             let queue = self.remove(id).queue;
             self.totals(queue).deleted += 1;
             return Ok(Outcome::Done);
@@ -73,9 +70,6 @@ impl Model {
         client_id: ClientId,
         by_name: ByName,
     ) -> Result<Outcome, CommandError> {
-        if by_name.action == NamedAction::Track {
-            return self.tracked(&by_name);
-        }
         let queue = by_name.queue.as_ref().map(|name| self.find(name));
         let since = |item: &Item| {
             let lease = item.lease.as_ref()?;
@@ -97,10 +91,7 @@ impl Model {
             let again = cancels && item.message.cancelled().is_some();
             (again, since(item), item.message.id)
         });
-        let Some(first) = first else {
-            return self.say_of_track(&by_name);
-        };
-        let message = first.message.clone();
+        let message = first.ok_or(CommandError::NotFound)?.message.clone();
         match by_name.action {
             NamedAction::Track => Err(CommandError::NotFound),
             NamedAction::Peek => Ok(Outcome::Messages([message].into_iter().collect())),
@@ -147,13 +138,6 @@ impl Model {
     ) -> Result<Outcome, CommandError> {
         let (now, epoch) = (self.now, self.epoch);
         self.may_settle(client_id, id, by)?;
-        let message = self.message(id)?;
-        if let (By::Lease(_), State::Ready) = (by, message.state)
-            && self.is_ordered(message.queue)
-            && !self.is_first_of_group(message)
-        {
-            return Err(CommandError::NotFound);
-        }
         if let (By::Lease(_), State::Ready, Some(ms)) = (by, self.message(id)?.state, ms) {
             let turn = self.turn();
             let item = self.item_mut(id);
@@ -169,7 +153,6 @@ impl Model {
                 epoch,
                 since: now,
             });
-            self.notify(id);
             return Ok(Outcome::Done);
         }
         if let (By::Lease(_), State::Ready) = (by, self.message(id)?.state) {
@@ -230,7 +213,6 @@ impl Model {
             extra.attrs.sort();
         }
         extra.status = text.unwrap_or(std::mem::take(&mut extra.status));
-        self.notify(id);
     }
 
     pub(super) fn touch(
@@ -294,12 +276,6 @@ impl Model {
         }
         match how {
             How::Finish => {
-                let fares = if state == State::Reserved {
-                    Fares::Succeeded
-                } else {
-                    Fares::Lost
-                };
-                self.fares(id, fares);
                 self.remove(id);
                 let totals = self.totals(queue);
                 match state {
@@ -310,7 +286,6 @@ impl Model {
                 }
             }
             How::Archive { .. } | How::Bury { .. } if doomed => {
-                self.fares(id, Fares::Lost);
                 self.remove(id);
             }
             How::Archive { relayed, status } => {
@@ -320,7 +295,6 @@ impl Model {
                 extra.cancelled = None;
                 item.end_lease();
                 self.totals(queue).finished += 1;
-                self.fares(id, Fares::Succeeded);
             }
             How::Release {
                 priority,
@@ -359,7 +333,6 @@ impl Model {
     }
 
     fn bury(&mut self, id: MessageId, priority: u32, reason: Box<[u8]>) {
-        self.fares(id, Fares::Failed);
         let (turn, now, until) = (self.turn(), self.now, self.buried_until(id));
         let item = self.item_mut(id);
         let queue = item.message.queue;
@@ -376,7 +349,6 @@ impl Model {
         item.end_lease();
         item.turn = turn;
         self.totals(queue).buries += 1;
-        self.notify(id);
     }
 
     pub(super) fn give_back(&mut self, id: MessageId, why: Return) {
@@ -446,24 +418,20 @@ impl Model {
         if message.cancelled().is_some() {
             self.end_cancelled(id);
         } else if message.is_doomed() {
-            self.fares(id, Fares::Lost);
             self.remove(id);
         } else if message.expires().is_some_and(|at| at <= now) {
             self.expire(id);
         } else if self.is_spent(id) {
             if let Some(error) = failed.filter(|error| !error.is_empty()) {
                 self.failed(id, error);
-                self.fares(id, Fares::Failed);
                 self.release(id, why, priority, None, back_to);
             }
             self.dead_letter(id);
         } else if let Some(error) = failed {
             let (due, enough) = self.failed(id, error);
-            self.fares(id, Fares::Failed);
             self.release(id, why, priority, due, back_to);
             let own = message.retry();
             if enough && own.is_some_and(|retry| retry.max == 0) {
-                self.ends(id, TrackState::Failed);
                 let message = self.remove(id);
                 let totals = self.totals(message.queue);
                 totals.discarded += 1;
@@ -472,9 +440,6 @@ impl Model {
                 self.dead_letter(id);
             }
         } else {
-            if why == Return::Timeout {
-                self.fares(id, Fares::Failed);
-            }
             self.release(id, why, priority, due, back_to);
         }
     }
@@ -507,11 +472,6 @@ impl Model {
         }
         extra.releases += u32::from(why == Return::Released);
         extra.timeouts += u32::from(why == Return::Timeout);
-        let stays = self.is_ordered(queue) && self.item_mut(id).message.key().is_some();
-        let back_to = match stays {
-            true => back_to.map(|_| BackTo::Position),
-            false => back_to,
-        };
         let position = match back_to.unwrap_or(says) {
             BackTo::Position => None,
             BackTo::Head => {
@@ -525,7 +485,6 @@ impl Model {
             let message = &mut self.item_mut(id).message;
             message.set_decided(position, message.is_doomed());
         }
-        self.notify(id);
         let totals = self.totals(queue);
         *match why {
             Return::Released => &mut totals.releases,
@@ -586,12 +545,6 @@ impl Model {
 
     /// To the tail of its priority in a queue. Whatever it was, it is ready there.
     pub(super) fn transfer(&mut self, id: MessageId, to: QueueId, why: Transfer) {
-        if why.is_dead_letter() || why == Transfer::Expired {
-            self.dies(id);
-        }
-        if why.is_dead_letter() {
-            self.fares(id, Fares::Failed);
-        }
         let position = self.new_id(!self.settings_of(to).memory).0 as i64;
         self.queue_mut(to).made = true;
         let aged_from = self.begins_to_age(to);
@@ -650,7 +603,6 @@ impl Model {
             let least = spans.into_iter().filter(|&ms| ms > 0).min();
             self.item_mut(id).message.extra_mut().expires = least.map(|ms| now + ms);
         }
-        self.notify(id);
         let totals = self.totals(from);
         totals.moved_out += 1;
         totals.dead_letters += u64::from(why.is_dead_letter());

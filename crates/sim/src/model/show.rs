@@ -1,14 +1,15 @@
 //! Looking without taking, and numbers.
 
 use quintet_types::{
-    CommandError, ListState, Message, MessageId, Outcome, Peek, QueueGauges, QueueId, State,
+    CommandError, ListState, Message, MessageId, MessageResult, Outcome, Peek, QueueGauges,
+    QueueId, State,
 };
 
 use super::{Model, Reference};
 
 impl Model {
     pub(super) fn peek(&self, peek: Peek) -> Result<Outcome, CommandError> {
-        let one = |message: &Message| Outcome::Messages([self.seen(message)].into_iter().collect());
+        let one = |message: &Message| Outcome::Messages([message.clone()].into_iter().collect());
         let (name, state) = match peek {
             Peek::Id(id) => return self.message(id).map(one),
             Peek::Ready(name) => (name, ListState::Ready),
@@ -27,6 +28,21 @@ impl Model {
             return Err(CommandError::NotFound);
         }
         Ok(one(message))
+    }
+
+    /// The result of a message that is there; the waits for one have tests of their own.
+    pub(super) fn result(&self, id: MessageId) -> Result<Outcome, CommandError> {
+        let message = self.message(id)?;
+        let Some((state, text)) = message.result() else {
+            return Ok(Outcome::Empty);
+        };
+        let queue = self.queue(message.queue).name.clone();
+        Ok(Outcome::Result(Box::new(MessageResult {
+            id,
+            queue,
+            state,
+            text,
+        })))
     }
 
     /// Messages of one state in the order an operator sees them.

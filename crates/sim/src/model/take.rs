@@ -8,7 +8,6 @@ use quintet_types::{
     MessageId, Ms, Name, Outcome, Pick, QueueId, Rate, Return, State, Take, Wait,
 };
 
-use super::batch::Fares;
 use super::{Item, Model, ModelLease, TakeRecord, Waiter};
 
 impl Model {
@@ -308,26 +307,14 @@ impl Model {
             return (!seen.is_empty()).then(|| Outcome::Messages(seen.into_iter().collect()));
         }
         let mut handed: Vec<Message> = Vec::new();
-        let mut last: Option<Message> = None;
         while handed.len() < wanted {
-            let follows = last.take().filter(|last| {
-                let open = self.serves(last.queue) && !self.is_limited(last.queue);
-                open && self.is_ordered(last.queue)
-            });
-            let next = follows.and_then(|last| self.next_of_group(&last, take, handed.len()));
-            let Some(best) = next.or_else(|| self.candidates(take).into_iter().next()) else {
+            let Some(best) = self.candidates(take).into_iter().next() else {
                 break;
             };
-            let group = self.group_of(&best, take);
-            last = group
-                .last()
-                .and_then(|&id| Some(self.item(id)?.message.clone()));
-            for id in group {
+            for id in self.group_of(&best, take) {
                 handed.push(match &take.lease {
                     None => {
                         let message = self.message(id).expect("it is there").clone();
-                        self.handed_of_key(message.queue, message.key());
-                        self.fares(id, Fares::Succeeded);
                         self.remove(id);
                         self.totals(message.queue).taken += 1;
                         self.queue_mut(message.queue).used = self.now;
@@ -365,13 +352,9 @@ impl Model {
             if !self.serves(queue) || limited {
                 continue;
             }
-            let mut line = self.line_of(queue, take);
+            let line = self.line_of(queue, take);
             if requested.len() == 1 {
                 return line;
-            }
-            if self.has_groups(queue) {
-                // Its first one stands for it.
-                line.truncate(1);
             }
             lines.push(line.into());
         }
@@ -396,6 +379,22 @@ impl Model {
             found.sort_by_key(|m| queues.iter().position(|&queue| queue == m.queue));
         }
         found
+    }
+
+    /// Messages of a queue that the take would get, one after the other.
+    fn line_of(&self, queue: QueueId, take: &Take) -> Vec<Message> {
+        let here = self.items.iter().map(|item| &item.message);
+        let here = here.filter(|m| m.queue == queue && m.selectable && self.is_ready(m));
+        let here = here.filter(|m| !m.is_expired(self.now));
+        let here = here.filter(|m| take.body_max.is_none_or(|max| m.body.len() <= max));
+        let mut line: Vec<Message> = here.cloned().collect();
+        match take.end {
+            End::Oldest => line.sort_by_key(Message::order),
+            End::Newest => {
+                line.sort_by_key(|m| (m.order().0, Reverse(m.position()), Reverse(m.id)));
+            }
+        }
+        line
     }
 
     fn is_limited(&self, queue: QueueId) -> bool {
@@ -457,9 +456,6 @@ impl Model {
         let (Some(limit), Some(key)) = (take.group, best.key()) else {
             return group;
         };
-        if self.is_ordered(best.queue) {
-            return self.ordered_companions(best, limit, take);
-        }
         let mut others: Vec<&Message> = self
             .items
             .iter()
@@ -528,9 +524,6 @@ impl Model {
         self.totals(queue).leases += 1;
         self.queue_mut(queue).used = now;
         self.handed_out(queue);
-        let key = self.item_mut(id).message.key().cloned();
-        self.handed_of_key(queue, key.as_ref());
-        let stays = self.is_ordered(queue) && key.is_some();
         let span_ms = self.span_of(id, ask);
         let over = self.is_over(id, ask);
         let item = self.item_mut(id);
@@ -552,16 +545,12 @@ impl Model {
             bound,
             until,
             span_ms,
-            back_to: match stays {
-                true => quintet_types::BackTo::Position,
-                false => ask.back_to,
-            },
+            back_to: ask.back_to,
             turn,
             epoch,
             since: until.map_or(Ms(0), |until| Ms(until.0 - span_ms)),
         });
         let mut handed = item.message.clone();
-        self.notify(id);
         if shows_ttr(ask) {
             let given_ms = if over { AT_ONCE_MS } else { span_ms };
             let instead = matches!(ask.time, LeaseTime::TtrOrDefaultElse(_));
@@ -579,10 +568,6 @@ impl Model {
     ) -> Result<Outcome, CommandError> {
         let message = self.message(id)?;
         if !matches!(message.state, State::Ready | State::Buried) {
-            return Err(CommandError::NotFound);
-        }
-        let ready = message.state == State::Ready && self.is_ordered(message.queue);
-        if ready && !self.is_first_of_group(message) {
             return Err(CommandError::NotFound);
         }
         if self.settings_of(message.queue).down {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use quintet_types::{Message, MessageId, Ms, QueueId, Return, State, Transfer};
 
-use super::batch::Fares;
 use super::{IDLE_SCAN_MS, Model};
 
 impl Model {
@@ -57,7 +56,6 @@ impl Model {
         let over: Vec<Message> = messages.filter(over).cloned().collect();
         for Message { id, queue, .. } in over {
             self.totals(queue).expired += 1;
-            self.fares(id, Fares::Lost);
             self.remove(id);
         }
     }
@@ -91,7 +89,6 @@ impl Model {
             Some(to) if to != queue => self.transfer(id, to, Transfer::Expired),
             _ => {
                 self.totals(queue).expired += 1;
-                self.fares(id, Fares::Lost);
                 self.remove(id);
             }
         }
@@ -120,7 +117,6 @@ impl Model {
                 || queue
                     .pause
                     .is_some_and(|until| until.is_none_or(|until| until > now))
-                || queue.held_keys.values().any(|&until| until > now)
                 || queue.overrides != quintet_types::Overrides::default()
                 || self.dedupe_records.iter().any(|dedupe_record| {
                     dedupe_record.queue == number && dedupe_record.until > now

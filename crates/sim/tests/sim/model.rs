@@ -1,6 +1,7 @@
 //! The engine against the naive model: random steps, everything compared and
 //! every index checked after each; restarts from the bytes of the log, with
-//! and without its oldest segments; shrinking.
+//! and without its oldest segments; shrinking. The same steps without the
+//! model, by rules: for batches, tracked and held messages, and keys.
 //!
 //! `QUINTET_CASES=100000 cargo test --release -p quintet-sim --test sim model`
 //! looks longer than the few seconds of a usual run.
@@ -9,6 +10,7 @@ mod batches;
 mod bulk_ops;
 mod groups;
 mod ops;
+mod properties;
 mod runs;
 mod world;
 
@@ -22,7 +24,7 @@ use quintet_types::{
 use std::sync::Arc;
 
 use groups::{fair_op, group_op, group_settings};
-use ops::{Op, cold_settings, op, settings};
+use ops::{Op, cold_settings, every_setting, op, settings};
 use world::World;
 
 /// Sequences tried when the environment does not say how many.
@@ -35,15 +37,18 @@ fn cases() -> u32 {
         .unwrap_or(CASES)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: cases(),
+fn config(cases: u32) -> ProptestConfig {
+    let persistence = proptest::test_runner::FileFailurePersistence::WithSource("regressions");
+    ProptestConfig {
+        cases,
         max_shrink_iters: 20_000,
-        failure_persistence: Some(Box::new(
-            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
-        )),
+        failure_persistence: Some(Box::new(persistence)),
         ..ProptestConfig::default()
-    })]
+    }
+}
+
+proptest! {
+    #![proptest_config(config(cases()))]
 
     #[test]
     fn engine_and_model_agree(settings in settings(), ops in prop::collection::vec(op(), 1..60)) {
@@ -57,14 +62,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: cases() / 4,
-        max_shrink_iters: 20_000,
-        failure_persistence: Some(Box::new(
-            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
-        )),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config(cases() / 4))]
 
     /// The same with no memory for messages: all that may be is in runs, in
     /// blocks of their own, before each step.
@@ -86,40 +84,47 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: cases() / 2,
-        max_shrink_iters: 20_000,
-        failure_persistence: Some(Box::new(
-            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
-        )),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(config(cases() / 2))]
 
-    /// The same where nearly all is about queues whose keys mean something, with
+    /// The rules for batches, tracked and held messages and keys, where all of them meet, with
     /// messages that come from runs and go there.
     #[test]
-    fn they_agree_about_key_groups(
+    fn what_the_engine_shows_keeps_the_rules(
+        settings in every_setting(),
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
+        observe(settings, ops, true)?;
+    }
+
+    /// The same where nearly all is about queues whose keys mean something.
+    #[test]
+    fn keys_keep_the_rules(
         settings in group_settings(),
         ops in prop::collection::vec(group_op(), 1..80),
     ) {
-        let mut world = World::new(settings);
-        for op in ops {
-            world.step(op)?;
-        }
-        world.step(ops::Op::Restart)?;
-        world.check_every_cut()?;
+        observe(settings, ops, true)?;
     }
 
     /// The same with so many messages under leases that keys are over their share.
     #[test]
-    fn they_agree_about_fair_shares(ops in prop::collection::vec(fair_op(), 1..40)) {
+    fn fair_shares_keep_the_rules(ops in prop::collection::vec(fair_op(), 1..40)) {
         let mut settings = Settings::default();
         settings.defaults.groups = Groups::Fair;
-        let mut world = World::new(settings);
-        for op in ops {
-            world.step(op)?;
-        }
+        observe(settings, ops, false)?;
     }
+}
+
+/// Steps without the model. `begins_anew`: the log is read in the end.
+fn observe(settings: Settings, ops: Vec<Op>, begins_anew: bool) -> world::Checked {
+    let mut world = World::observed(settings);
+    for op in ops {
+        world.step(op)?;
+    }
+    if !begins_anew {
+        return Ok(());
+    }
+    world.step(Op::Restart)?;
+    world.check_every_cut()
 }
 
 /// A put of a message with a key.
@@ -152,17 +157,14 @@ fn a_consumer_keeps_its_turn_during_the_search_for_companions() {
         body_max: Some(3),
         ..waits.clone()
     };
-    let mut world = World::new(Settings::default());
-    for op in [
+    World::new(Settings::default()).agree([
         Op::ClientRequest(0, Command::Put(keyed(true))),
         Op::ClientRequest(0, Command::Take(group)),
         Op::Evict(None, 1),
         Op::Pass(1100),
         Op::ClientRequest(1, Command::Take(waits)),
         Op::ClientRequest(0, Command::Put(keyed(false))),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// Found by the test above: a consumer of the newest over two queues got the one of
@@ -188,19 +190,17 @@ fn the_newest_is_waited_for_that_becomes_due_in_a_run() {
         memory: Some(true),
         ..Overrides::default()
     };
-    let mut world = World::new(Settings {
+    World::new(Settings {
         rules: vec![(Pattern::new("c"), memory)],
         ..Settings::default()
-    });
-    for op in [
+    })
+    .agree([
         Op::ClientRequest(0, join),
         Op::ClientRequest(0, Command::Put(put)),
         Op::Evict(None, 1),
         Op::ClientRequest(0, Command::Watch(Some(Box::new(newest)))),
         Op::Pass(1),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// Found by the test above: a wait ended empty in the moment in which a message
@@ -225,15 +225,12 @@ fn a_wait_gets_a_message_that_expires_into_its_queue_from_a_run_at_its_end() {
         wait: Wait::For(1),
         ..Take::default()
     };
-    let mut world = World::new(settings);
-    for op in [
+    World::new(settings).agree([
         Op::ClientRequest(0, Command::Put(expiring)),
         Op::Evict(None, 1),
         Op::ClientRequest(0, Command::Take(waits)),
         Op::Pass(1),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// Found by the test above: while the companions of what the first in line
@@ -259,16 +256,13 @@ fn no_consumer_takes_messages_that_are_read_for_an_earlier_one() {
         wait: Wait::Forever,
         ..Take::default()
     };
-    let mut world = World::new(Settings::default());
-    for op in [
+    World::new(Settings::default()).agree([
         Op::ClientRequest(0, Command::Put(keyed(true))),
         Op::Evict(None, 1),
         Op::ClientRequest(0, Command::Take(group)),
         Op::ClientRequest(1, Command::Take(both)),
         Op::ClientRequest(2, Command::PutMany(vec![keyed(false), other])),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// Takes of several over several queues, the newest first or by who waits got
@@ -297,17 +291,14 @@ fn takes_of_several_get_all_that_is_in_runs() {
             Command::Take(both),
             Command::Watch(Some(Box::new(watched))),
         ] {
-            let mut world = World::new(Settings::default());
-            for op in [
+            World::new(Settings::default()).agree([
                 Op::ClientRequest(0, Command::Put(put("a", 5))),
                 Op::ClientRequest(0, Command::Put(put("b", 4))),
                 Op::ClientRequest(0, Command::Put(put("a", 3))),
                 Op::Evict(None, 1),
                 Op::ClientRequest(0, Command::Put(put("a", 1))),
                 Op::ClientRequest(0, last),
-            ] {
-                world.step(op).expect("agreed");
-            }
+            ]);
         }
     }
 }
@@ -392,12 +383,12 @@ fn a_batch_that_a_waiting_take_ends_puts_its_callback_at_once() {
         wait: Wait::Forever,
         ..Take::default()
     };
-    let mut world = World::new(Settings {
+    World::observed(Settings {
         rules: vec![(Pattern::new("m"), moves)],
         batch_keep_ms: 100,
         ..Settings::default()
-    });
-    for op in [
+    })
+    .agree([
         // While something is in a run, the clock stops at each deadline.
         Op::ClientRequest(0, Command::Put(other)),
         Op::Evict(None, 1),
@@ -405,9 +396,7 @@ fn a_batch_that_a_waiting_take_ends_puts_its_callback_at_once() {
         Op::ClientRequest(0, Command::Batch(BatchRequest::Commit(BatchId(0)))),
         Op::ClientRequest(0, Command::Take(waits)),
         Op::Pass(20),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// The same of what a subscription is given: the next callback follows in a step of its own, which
@@ -431,15 +420,12 @@ fn a_callback_taken_by_a_subscription_is_followed_by_the_next() {
         ..Take::default()
     };
     let watched = takes("b", Wait::No);
-    let mut world = World::new(Settings::default());
-    for op in [
+    World::observed(Settings::default()).agree([
         Op::ClientRequest(0, Command::Batch(BatchRequest::New(Box::new(new)))),
         Op::ClientRequest(0, Command::Take(takes("d", Wait::Forever))),
         Op::ClientRequest(0, Command::Batch(BatchRequest::Commit(BatchId(0)))),
         Op::ClientRequest(0, Command::Watch(Some(Box::new(watched)))),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// A queue that somebody only waits on is gone when that wait is over: what comes next in the same
@@ -469,14 +455,11 @@ fn a_wait_that_ends_leaves_room_for_a_queue() {
         wait: Wait::Forever,
         ..Take::default()
     };
-    let mut world = World::new(settings);
-    for op in [
+    World::new(settings).agree([
         Op::ClientRequest(0, Command::Take(peek_take)),
         Op::ClientRequest(1, Command::Take(fails)),
         Op::ClientRequest(0, Command::Put(keyed(false))),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// In a full queue that drops its oldest only the first one made way for a
@@ -508,16 +491,13 @@ fn as_many_make_way_as_must_where_they_are_in_runs() {
         other => other,
     };
     for last in [put("b", 6), put("a", 5), list("b"), list("a")] {
-        let mut world = World::new(settings.clone());
-        for op in [
+        World::new(settings.clone()).agree([
             Op::ClientRequest(0, join.clone()),
             Op::ClientRequest(0, put("b", 3)),
             Op::ClientRequest(0, put("b", 3)),
             Op::Evict(None, 1),
             Op::ClientRequest(0, last),
-        ] {
-            world.step(op).expect("agreed");
-        }
+        ]);
     }
 }
 
@@ -536,17 +516,14 @@ fn a_wait_does_not_end_behind_one_that_reads_a_run() {
         wait: Wait::For(ms),
         ..Take::default()
     };
-    let mut world = World::new(Settings::default());
-    for op in [
+    World::new(Settings::default()).agree([
         Op::ClientRequest(0, Command::Put(put("c", 2))),
         Op::Evict(None, 1),
         Op::ClientRequest(0, Command::Put(put("a", 2))),
         Op::ClientRequest(1, Command::Take(waits(["b", "c"], 3))),
         Op::ClientRequest(2, Command::Take(waits(["b", "a"], 2))),
         Op::Pass(2),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// Found by the test above: a peeking subscription whose queues were changed went by
@@ -613,16 +590,13 @@ fn a_dropped_message_that_vanishes_at_a_restart_needs_no_position() {
         queue: "a".into(),
         ..Put::default()
     };
-    let mut world = World::new(Settings::default());
-    for op in [
+    World::new(Settings::default()).agree([
         Op::ClientRequest(0, Command::Put(put.clone())),
         Op::ClientRequest(0, Command::Take(take)),
         Op::ClientRequest(0, Command::Drop("a".into())),
         Op::Restart,
         Op::ClientRequest(0, Command::Put(put)),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }
 
 /// Found by the test above: of several puts one found its queue full before it was known that
@@ -655,16 +629,13 @@ fn whether_a_put_repeats_is_known_before_what_is_full() {
         rules: vec![(Pattern::Exact("b".into()), full)],
         ..Settings::default()
     };
-    let mut world = World::new(settings);
     let replace = unique(Expiry::Default, Some(OnRepeat::Replace));
-    for op in [
+    World::new(settings).agree([
         Op::ClientRequest(0, Command::Put(plain.clone())),
         Op::ClientRequest(0, Command::Put(unique(Expiry::In(0), None))),
         Op::Evict(Some(u64::MAX), 1),
         Op::Evict(None, 1),
         Op::Unload(0),
         Op::ClientRequest(0, Command::PutMany(vec![plain, replace])),
-    ] {
-        world.step(op).expect("agreed");
-    }
+    ]);
 }

@@ -63,39 +63,42 @@ fn keyed_take() -> impl Strategy<Value = Take> {
     })
 }
 
+/// The queue gets these settings too.
+fn configure(own: Overrides) -> Op {
+    let configure = Command::Configure {
+        queue: "a".into(),
+        overrides: Some(Box::new(own)),
+        must_exist: false,
+    };
+    Op::ClientRequest(0, configure)
+}
+
 /// A step about message groups, most often.
 pub(crate) fn group_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-            20 => (0..3u8, keyed_put()).prop_map(|(client_id, put)| Op::ClientRequest(client_id, Command::Put(put))),
-            20 => (0..3u8, keyed_take()).prop_map(|(client_id, take)| Op::ClientRequest(client_id, Command::Take(take))),
-            20 => (0..3u8, any::<u16>(), on()).prop_map(|(client_id, pick, on)| Op::On(client_id, pick, on)),
-            2 => of(Groups::ALL).prop_map(|groups| Op::ClientRequest(0, Command::Configure {
-                queue: "a".into(),
-                overrides: Some(Box::new(Overrides { groups: Some(groups), ..Overrides::default() })),
-     must_exist: false,
-    })),
-            2 => of(&[0, 1, 2]).prop_map(|max| Op::ClientRequest(0, Command::Configure {
-                queue: "a".into(),
-                overrides: Some(Box::new(Overrides {
-                    key_in_flight_max: Some(max),
-                    ..Overrides::default()
-                })),
-     must_exist: false,
-    })),
-            4 => (of(&["x", "x", "y"]), of(&[0, 4, 15, 40])).prop_map(|(key, for_ms)| {
-                let key = Some(key.as_bytes().into());
-                Op::ClientRequest(0, Command::Hold { queue: "a".into(), key, for_ms })
-            }),
-            1 => any::<bool>().prop_map(|reserved| {
-                Op::ClientRequest(0, Command::Flush { queue: "a".into(), reserved })
-            }),
-            6 => of(&[1, 3, 10, 20, 60]).prop_map(Op::Pass),
-            8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
-                .prop_map(|(bytes, size)| Op::Evict(bytes, size)),
-            6 => (0..3usize).prop_map(Op::Unload),
-            2 => (0..3usize).prop_map(Op::Rewrite),
-            4 => op(),
-        ]
+        20 => (0..3u8, keyed_put()).prop_map(|(client_id, put)| Op::ClientRequest(client_id, Command::Put(put))),
+        20 => (0..3u8, keyed_take()).prop_map(|(client_id, take)| Op::ClientRequest(client_id, Command::Take(take))),
+        20 => (0..3u8, any::<u16>(), on()).prop_map(|(client_id, pick, on)| Op::On(client_id, pick, on)),
+        2 => of(Groups::ALL).prop_map(|groups| {
+            configure(Overrides { groups: Some(groups), ..Overrides::default() })
+        }),
+        2 => of(&[0, 1, 2]).prop_map(|max| {
+            configure(Overrides { key_in_flight_max: Some(max), ..Overrides::default() })
+        }),
+        4 => (of(&["x", "x", "y"]), of(&[0, 4, 15, 40])).prop_map(|(key, for_ms)| {
+            let key = Some(key.as_bytes().into());
+            Op::ClientRequest(0, Command::Hold { queue: "a".into(), key, for_ms })
+        }),
+        1 => any::<bool>().prop_map(|reserved| {
+            Op::ClientRequest(0, Command::Flush { queue: "a".into(), reserved })
+        }),
+        6 => of(&[1, 3, 10, 20, 60]).prop_map(Op::Pass),
+        8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
+            .prop_map(|(bytes, size)| Op::Evict(bytes, size)),
+        6 => (0..3usize).prop_map(Op::Unload),
+        2 => (0..3usize).prop_map(Op::Rewrite),
+        4 => op(),
+    ]
 }
 
 /// Keys mean something in every queue.
@@ -157,24 +160,19 @@ pub(crate) fn fair_op() -> impl Strategy<Value = Op> {
         })
     });
     prop_oneof![
-            6 => puts.prop_map(|puts| Op::ClientRequest(0, puts)),
-            9 => (0..3u8, takes).prop_map(|(client_id, take)| Op::ClientRequest(client_id, take)),
-            3 => (0..3u8, how(), 1..40u32).prop_map(|(client_id, how, max)| {
-                Op::ClientRequest(client_id, Command::SettleHeld { queue: None, how, max })
-            }),
-            2 => (0..3u8, any::<u16>(), on()).prop_map(|(client_id, pick, on)| Op::On(client_id, pick, on)),
-            2 => of(&[1, 5, 30]).prop_map(Op::Pass),
-            1 => of(&[0, 3]).prop_map(|max| Op::ClientRequest(0, Command::Configure {
-                queue: "a".into(),
-                overrides: Some(Box::new(Overrides {
-                    key_in_flight_max: Some(max * 12),
-                    ..Overrides::default()
-                })),
-     must_exist: false,
-    })),
-            1 => (0..3u8).prop_map(Op::HangUp),
-            1 => Just(Op::Restart),
-        ]
+        6 => puts.prop_map(|puts| Op::ClientRequest(0, puts)),
+        9 => (0..3u8, takes).prop_map(|(client_id, take)| Op::ClientRequest(client_id, take)),
+        3 => (0..3u8, how(), 1..40u32).prop_map(|(client_id, how, max)| {
+            Op::ClientRequest(client_id, Command::SettleHeld { queue: None, how, max })
+        }),
+        2 => (0..3u8, any::<u16>(), on()).prop_map(|(client_id, pick, on)| Op::On(client_id, pick, on)),
+        2 => of(&[1, 5, 30]).prop_map(Op::Pass),
+        1 => of(&[0, 3]).prop_map(|max| {
+            configure(Overrides { key_in_flight_max: Some(max * 12), ..Overrides::default() })
+        }),
+        1 => (0..3u8).prop_map(Op::HangUp),
+        1 => Just(Op::Restart),
+    ]
 }
 
 /// A change of what a queue had of its own, which mostly is nothing.

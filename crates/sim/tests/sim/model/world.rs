@@ -1,13 +1,14 @@
 //! The engine, its log in segments, and the model beside them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quintet_engine::*;
-use quintet_sim::model::{Cut, Model};
+use quintet_sim::model::Model;
 use quintet_types::*;
 
 use super::ops::{LeaseChoice, On, Op};
+use super::properties::{Asked, Properties};
 use super::runs::Runs;
 
 pub(crate) type Checked = Result<(), TestCaseError>;
@@ -22,7 +23,10 @@ pub(super) struct Segment {
 /// Everything, and a clock that only the steps move.
 pub(crate) struct World {
     pub(super) core: quintet_sim::world::World,
-    model: Model,
+    /// `None`: the rules are checked on what the engine shows.
+    model: Option<Model>,
+    properties: Properties,
+    wall: WallAhead,
     pub(super) log: Vec<Segment>,
     /// How often each of the clients was replaced.
     client_numbers: [u64; 3],
@@ -38,7 +42,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
-            model: Model::new(settings.clone()),
+            model: Some(Model::new(settings.clone())),
+            properties: Properties::default(),
+            wall: WallAhead::default(),
             core: quintet_sim::world::World::with(settings),
             log: vec![Segment::default()],
             client_numbers: [1; 3],
@@ -50,16 +56,46 @@ impl World {
         }
     }
 
+    /// One that no model follows.
+    pub(crate) fn observed(mut settings: Settings) -> Self {
+        // No image has what is in memory queues.
+        settings.defaults.memory = false;
+        for (_, rule) in &mut settings.rules {
+            rule.memory = None;
+        }
+        let mut world = Self::new(settings);
+        world.model = None;
+        world
+    }
+
+    /// Steps, none of which disagrees.
+    ///
+    /// # Panics
+    /// One does.
+    pub(crate) fn agree(mut self, ops: impl IntoIterator<Item = Op>) {
+        for op in ops {
+            self.step(op).expect("agreed");
+        }
+    }
+
+    /// Messages that there are.
+    fn ids(&self) -> Vec<MessageId> {
+        match &self.model {
+            Some(model) => model.items.iter().map(|item| item.message.id).collect(),
+            None => self.properties.ids(),
+        }
+    }
+
     /// One step, on both sides, and everything compared.
     pub(crate) fn step(&mut self, op: Op) -> Checked {
         match op {
             Op::ClientRequest(slot, command) => self.ask(slot, command)?,
             Op::On(slot, pick, on) => {
-                let count = self.model.items.len();
-                let id = if count == 0 || pick % 16 == 0 {
+                let ids = self.ids();
+                let id = if ids.is_empty() || pick % 16 == 0 {
                     MessageId(u64::from(pick % 7))
                 } else {
-                    self.model.items[usize::from(pick) % count].message.id
+                    ids[usize::from(pick) % ids.len()]
                 };
                 let command = match on {
                     On::Shown(shown, on) => self.by_lease(id, shown, on.command(id)),
@@ -73,9 +109,7 @@ impl World {
             // Those who wait are served by the tick; a server never lets a
             // command overtake it while it has any.
             // What expires in a run is read by the tick too.
-            Op::Lag(ms) if self.model.nobody_waits() && self.runs.is_empty() => {
-                self.core.now = self.core.now + ms
-            }
+            Op::Lag(ms) if self.may_lag() => self.core.now = self.core.now + ms,
             Op::Lag(ms) => self.pass(ms)?,
             Op::HangUp(slot) => self.hang_up(slot),
             Op::Restart => self.restart()?,
@@ -94,90 +128,47 @@ impl World {
         self.core.engine.restate(300, &mut self.core.facts);
         self.record_all();
         self.read_runs()?;
-        self.compare()
+        match self.model {
+            Some(_) => self.compare(),
+            None => self.settle(),
+        }
+    }
+
+    fn may_lag(&self) -> bool {
+        let waits = self
+            .model
+            .as_ref()
+            .is_none_or(|model| !model.nobody_waits());
+        !waits && self.runs.is_empty()
     }
 
     /// Where many make way for one put, some may do so late if they are in a
-    /// run, and a queue rests only when its last message was read.
-    ///
-    /// The consumers that wait for a message under reading may be one too many.
+    /// run, and a queue rests only when its last message was read; the model
+    /// does not know of either.
     fn is_all_hot(&self) -> bool {
-        if self.model.keeps_order() && self.model.waits_for_several() {
-            return true;
-        }
-        self.core.settings.defaults.idle_ms < 10_000 || self.core.settings.queues_max < 10
+        let settings = &self.core.settings;
+        let few = settings.defaults.idle_ms < 10_000 || settings.queues_max < 10;
+        self.model.is_some() && few
     }
 
     fn client_id(&self, slot: u8) -> ClientId {
         ClientId(self.client_numbers[usize::from(slot)] * 10 + u64::from(slot))
     }
 
-    /// How many a take of several gets where keys mean something depends on what
-    /// is in memory, which the model does not know: where something is in runs,
-    /// those that wait are of one. How the others fare: [`World::is_cut_short`].
-    fn may_tell(&self, command: &mut Command) -> bool {
-        if let Command::Configure { .. } | Command::Reconfigure { .. } = command {
-            return self.runs.is_empty() || !self.model.waits_for_several();
-        }
-        let stands = !matches!(command, Command::Take(_));
-        let take = match command {
-            Command::Take(take) => take,
-            Command::Watch(Some(take)) | Command::Rewatch(take) => &mut **take,
-            _ => return true,
-        };
-        if self.may_be_fewer() && (stands || take.wait != Wait::No) {
-            take.messages_max = take.messages_max.min(1);
-        }
-        true
-    }
-
-    fn may_be_fewer(&self) -> bool {
-        !self.runs.is_empty() && self.model.minds_keys()
-    }
-
-    /// True if the engine may give fewer than there are: some, if there are any, and
-    /// of what the model gives the first ones; it need not follow a group into
-    /// a run ([`Cut`]).
-    fn is_cut_short(&self, command: &Command) -> bool {
-        matches!(command, Command::Take(take) if take.messages_max > 1 && take.wait == Wait::No)
-            && self.may_be_fewer()
-    }
-
     fn ask(&mut self, slot: u8, mut command: Command) -> Checked {
-        if !self.may_tell(&mut command) {
+        let client_id = self.client_id(slot);
+        if self.model.is_none() {
+            return self.ask_observed(client_id, command);
+        }
+        if !is_foretold(&mut command) {
             return Ok(());
         }
-        self.pick_batches(&mut command);
-        self.pick_parents(&mut command);
-        let client_id = self.client_id(slot);
-        let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.peek);
-        let mut known = command.clone();
-        let mut expected = None;
-        let cut = self.is_cut_short(&command);
-        if !cut {
-            expected = self.model.submit(self.core.now, client_id, known.clone());
-        }
-        let far = if cut {
-            self.unloaded(|_| true)
-        } else {
-            BTreeSet::new()
-        };
+        let removes = removes(&command);
+        let expected = self.foretell(client_id, command.clone());
         let mut outcome = self.submit(client_id, command);
         self.read_runs()?;
-        if outcome.is_none() && (expected.is_some() || cut) {
+        if outcome.is_none() && expected.is_some() {
             outcome = self.parked(client_id);
-        }
-        if cut {
-            if let (Command::Take(take), Some(Outcome::Messages(some))) = (&mut known, &outcome) {
-                // A token that is sent again gives what it gave, however many are asked for now.
-                let more = take.group.is_some() || take.token.is_some();
-                prop_assert!(more || some.len() <= take.messages_max as usize);
-                take.messages_max = some.len() as u32;
-                let granted = some.iter().map(|message| message.id).collect();
-                self.model.cut = Cut { far, granted };
-            }
-            expected = self.model.submit(self.core.now, client_id, known);
-            self.model.cut = Cut::default();
         }
         let both = (outcome, expected);
         if let (Some(Outcome::Messages(ours)), Some(Outcome::Messages(theirs))) = &both
@@ -190,12 +181,65 @@ impl World {
         Ok(())
     }
 
+    /// The outcome in the model; `None`: it waits, or there is no model.
+    fn foretell(&mut self, client_id: ClientId, command: Command) -> Option<Outcome> {
+        let model = self.model.as_mut()?;
+        model.submit(self.core.now, client_id, command)
+    }
+
+    /// A command of which the rules are checked.
+    fn ask_observed(&mut self, client_id: ClientId, mut command: Command) -> Checked {
+        let alone = self.core.settings.defaults.key_in_flight_max > 0;
+        self.pick_batches(&mut command);
+        self.pick_parents(&mut command);
+        take_whatever_comes(&mut command, alone);
+        let mut outcome = self.submit(client_id, command.clone());
+        let at_once = outcome.is_some();
+        self.read_runs()?;
+        if !at_once {
+            outcome = self.parked(client_id);
+        }
+        if let Some(Outcome::Messages(messages)) = &outcome
+            && removes(&command)
+        {
+            self.taken.push((messages.to_vec(), Vec::new()));
+        }
+        self.observe(Some(Asked {
+            command: &command,
+            outcome: outcome.as_ref(),
+            at_once,
+        }))
+    }
+
+    /// The rules, after a step of the engine.
+    fn observe(&mut self, asked: Option<Asked<'_>>) -> Checked {
+        if self.model.is_some() {
+            return Ok(());
+        }
+        let deliveries = std::mem::take(&mut self.core.deliveries);
+        self.properties
+            .step(&self.core, &self.runs, asked, &deliveries)
+    }
+
+    /// The rules when all has been done that is due.
+    fn settle(&mut self) -> Checked {
+        prop_assert_eq!(self.core.engine.verify(), Ok(()));
+        self.observe(None)?;
+        if self.core.engine.next_deadline() <= self.core.now {
+            self.tick_at(self.core.now)?;
+        }
+        let queues = self.queue_stats()?.into_iter();
+        let waiters = queues.map(|queue| (queue.name, queue.gauges.waiters));
+        let waiters: BTreeMap<Name, u64> = waiters.collect();
+        self.properties.settled(&self.core, &waiters)
+    }
+
     /// A batch is picked by how many were made after it.
     fn pick_batches(&self, command: &mut Command) {
+        let made = self.properties.batches();
         let pick = |id: &mut BatchId| {
-            let made = self.model.batches.iter().rev();
-            let picked = made.map(|kept| kept.batch.id).nth(id.0 as usize);
-            *id = picked.unwrap_or(*id);
+            let picked = made.iter().rev().nth(id.0 as usize);
+            *id = picked.copied().unwrap_or(*id);
         };
         let join = |put: &mut Put| {
             let more = put.more.as_mut();
@@ -224,12 +268,12 @@ impl World {
             Command::PutMany(puts) => puts,
             _ => return,
         };
+        let all = self.ids();
         let afters = puts.iter_mut().filter_map(|put| put.more.as_mut());
         for after in afters.filter_map(|more| more.after.as_mut()) {
             for id in &mut after.ids {
-                let items = self.model.items.iter().rev();
-                let ids = items.map(|item| item.message.id);
-                *id = ids.cycle().nth(id.0 as usize).unwrap_or(MessageId(1 << 40));
+                let picked = all.iter().rev().cycle().nth(id.0 as usize);
+                *id = picked.copied().unwrap_or(MessageId(1 << 40));
             }
         }
     }
@@ -254,6 +298,9 @@ impl World {
     }
 
     pub(super) fn record(&mut self, group: Vec<Fact>) {
+        if self.model.is_none() {
+            self.properties.note(&group);
+        }
         if let (Some(segment), false) = (self.log.last_mut(), group.is_empty()) {
             segment.groups.push((self.core.engine.epoch(), group));
         }
@@ -264,15 +311,18 @@ impl World {
             return Ok(());
         };
         let outcome = self.submit(ClientId(99), Command::Restore(ours));
-        let expected = self
-            .model
-            .submit(self.core.now, ClientId(99), Command::Restore(theirs));
-        prop_assert_eq!(outcome, expected);
+        if self.model.is_some() {
+            let expected = self.foretell(ClientId(99), Command::Restore(theirs));
+            prop_assert_eq!(outcome, expected);
+        }
         Ok(())
     }
 
     fn set_wall(&mut self, ahead: WallAhead) {
-        self.model.wall_ahead = ahead;
+        self.wall = ahead;
+        if let Some(model) = &mut self.model {
+            model.wall_ahead = ahead;
+        }
         self.core.engine.set_wall_ahead(ahead);
     }
 
@@ -295,12 +345,17 @@ impl World {
 
     fn tick_at(&mut self, now: Ms) -> Checked {
         self.core.now = now;
-        let late = self.expired_in_runs();
-        self.model.tick(self.core.now, &late);
+        if self.model.is_some() {
+            let late = self.expired_in_runs();
+            if let Some(model) = &mut self.model {
+                model.tick(now, &late);
+            }
+        }
         for round in 0.. {
             self.core.tick();
             self.record_all();
             self.read_runs()?;
+            self.observe(None)?;
             if self.core.engine.next_deadline() > self.core.now {
                 return Ok(());
             }
@@ -314,7 +369,9 @@ impl World {
         self.client_numbers[usize::from(slot)] += 1;
         self.core.disconnect(client_id);
         self.record_all();
-        self.model.disconnect(self.core.now, client_id);
+        if let Some(model) = &mut self.model {
+            model.disconnect(self.core.now, client_id);
+        }
     }
 
     fn begin_segment(&mut self) {
@@ -353,7 +410,7 @@ impl World {
     /// An engine made from what is left of the log, looked at after each fact.
     fn replayed(&self) -> Result<Engine, TestCaseError> {
         let mut engine = self.core.fresh();
-        engine.set_wall_ahead(self.model.wall_ahead);
+        engine.set_wall_ahead(self.wall);
         for segment in &self.log {
             engine.set_segment_ref(segment.segment_ref);
             let groups = segment.groups.iter();
@@ -392,7 +449,10 @@ impl World {
         engine.begin_epoch(self.core.now, engine.epoch() + 1, [7; 16], &mut group);
         self.core.engine = engine;
         self.record(group);
-        self.model.restart(self.core.now, self.retired);
+        if let Some(model) = &mut self.model {
+            model.restart(self.core.now, self.retired);
+        }
+        self.properties.restarted();
         self.core.deliveries.clear();
         self.taken.clear();
         self.client_numbers = self.client_numbers.map(|slot| slot + 1);
@@ -400,7 +460,7 @@ impl World {
         self.picked.clear();
         // What is due in runs is read by the tick that a start begins with, and what has
         // happened to batches said.
-        match self.runs.is_empty() && self.model.batches.is_empty() {
+        match self.runs.is_empty() && self.model.is_some() {
             true => Ok(()),
             false => self.pass(0),
         }
@@ -437,17 +497,15 @@ impl World {
     fn compare(&mut self) -> Checked {
         prop_assert_eq!(self.core.engine.verify(), Ok(()));
         // Looking does what is due, so it is done to both.
-        self.model
-            .submit(self.core.now, ClientId(99), Command::Stats(StatsOf::Shard));
-        // What who waits has taken may have ended a batch: its callback is put with the next step,
-        // which a server's timer begins at once.
+        self.foretell(ClientId(99), Command::Stats(StatsOf::Shard));
         self.submit(ClientId(99), Command::Stats(StatsOf::Shard));
         let ours = self.core.deliveries.split_off(0);
         let mut ours: Vec<_> = ours
             .into_iter()
             .map(|d| (d.to, d.standing, self.plain(d.outcome)))
             .collect();
-        let theirs = std::mem::take(&mut self.model.deliveries);
+        let model = self.model.as_mut().map(|model| &mut model.deliveries);
+        let theirs = model.map(std::mem::take).unwrap_or_default();
         let mut theirs: Vec<_> = theirs
             .into_iter()
             .map(|(p, s, o)| (p, s, self.plain(o)))
@@ -457,16 +515,8 @@ impl World {
         theirs.sort_by_cached_key(|delivery| (delivery.0, delivery.1, format!("{:?}", delivery.2)));
         prop_assert_eq!(ours, theirs, "deliveries (model on the right)");
 
-        let from = (0, 0);
-        let stats = self.submit(ClientId(99), Command::Stats(StatsOf::Queues { from }));
-        let Some(Outcome::Stats(stats)) = stats else {
-            return Err(TestCaseError::fail("no numbers"));
-        };
-        let StatsReply::Queues(page) = *stats else {
-            return Err(TestCaseError::fail("other numbers"));
-        };
-        let mut ours: Vec<_> = page
-            .queues
+        let mut ours: Vec<_> = self
+            .queue_stats()?
             .into_iter()
             .map(|queue| {
                 // The model has no runs.
@@ -477,21 +527,36 @@ impl World {
                 (queue.name, gauges, self.counted(queue.totals))
             })
             .collect();
-        let there = self.model.queues.iter().filter(|queue| !queue.dropped);
+        let Some(model) = &self.model else {
+            return Ok(());
+        };
+        let there = model.queues.iter().filter(|queue| !queue.dropped);
         let mut theirs: Vec<_> = there
             .map(|queue| {
-                let gauges = self.model.gauges(queue.number);
+                let gauges = model.gauges(queue.number);
                 (queue.name.clone(), gauges, self.counted(queue.totals))
             })
             .collect();
         ours.sort_by(|a, b| a.0.cmp(&b.0));
         theirs.sort_by(|a, b| a.0.cmp(&b.0));
         prop_assert_eq!(ours, theirs, "queues (model on the right)");
-        self.compare_messages()
+        self.compare_messages(model)
     }
 
-    fn compare_messages(&self) -> Checked {
-        let (mut ours, mut batches, mut tracks) = (Vec::new(), Vec::new(), Vec::new());
+    fn queue_stats(&mut self) -> Result<Vec<QueueStats>, TestCaseError> {
+        let from = (0, 0);
+        let stats = self.submit(ClientId(99), Command::Stats(StatsOf::Queues { from }));
+        let Some(Outcome::Stats(stats)) = stats else {
+            return Err(TestCaseError::fail("no numbers"));
+        };
+        match *stats {
+            StatsReply::Queues(page) => Ok(page.queues),
+            _ => Err(TestCaseError::fail("other numbers")),
+        }
+    }
+
+    fn compare_messages(&self, model: &Model) -> Checked {
+        let mut ours = Vec::new();
         for fact in self.core.engine.image() {
             if let Fact::Image(message, lease) = fact {
                 let name = self.core.engine.queue_name(message.queue);
@@ -502,17 +567,13 @@ impl World {
                     let name = self.core.engine.queue_name(block.queue);
                     ours.push((message.id, name, self.plain_message(message), None));
                 }
-            } else if let Fact::BatchMade(batch) = fact {
-                batches.push(*batch);
-            } else if let Fact::Tracked { id, track } = fact {
-                tracks.extend(track.map(|track| (id, *track)));
             }
         }
         ours.sort_by_key(|message| message.0);
         let mut theirs = Vec::new();
-        for item in &self.model.items {
-            let queue = self.model.queue(item.message.queue);
-            if queue.dropped || self.model.settings_of(queue.number).memory {
+        for item in &model.items {
+            let queue = model.queue(item.message.queue);
+            if queue.dropped || model.settings_of(queue.number).memory {
                 continue;
             }
             let message = self.plain_message(item.message.clone());
@@ -521,13 +582,6 @@ impl World {
         }
         theirs.sort_by_key(|message| message.0);
         prop_assert_eq!(ours, theirs, "messages (model on the right)");
-        let theirs = self.model.batches.iter();
-        let mut theirs: Vec<Batch> = theirs.map(|kept| kept.batch.clone()).collect();
-        theirs.sort_by_key(|batch| batch.id);
-        prop_assert_eq!(batches, theirs, "batches (model on the right)");
-        let mut theirs = self.model.tracks.clone();
-        theirs.sort_by_key(|(id, _)| *id);
-        prop_assert_eq!(tracks, theirs, "tracked messages (model on the right)");
         Ok(())
     }
 
@@ -571,11 +625,17 @@ impl World {
 
     /// The command with the right of a client that shows this lease of its message.
     fn by_lease(&self, id: MessageId, shown: LeaseChoice, mut command: Command) -> Command {
-        let own = self.model.items.iter().find(|item| item.message.id == id);
+        let own = match &self.model {
+            Some(model) => {
+                let mut messages = model.items.iter().map(|item| &item.message);
+                messages.find(|message| message.id == id)
+            }
+            None => self.properties.message(id),
+        };
         let lease = By::Lease(LeaseRef {
-            position: own.map_or(0, |item| item.message.position()),
+            position: own.map_or(0, Message::position),
             number: own
-                .map_or(0, |item| item.message.reserves)
+                .map_or(0, |message| message.reserves)
                 .wrapping_sub(shown.earlier),
             epoch: self.core.engine.epoch() + u64::from(shown.other_epoch),
             over: shown.over,
@@ -598,6 +658,69 @@ impl World {
         extra.due = extra.due.filter(|&due| due > now);
         message
     }
+}
+
+/// False for a command that the model knows nothing of. Of a put it knows neither batch nor
+/// parents, and tracks nothing; keys mean nothing in its queues.
+fn is_foretold(command: &mut Command) -> bool {
+    use NamedAction::{SettleHolding, Track};
+    let keyless = |own: &mut Overrides| {
+        (own.groups, own.key_in_flight_max) = (None, None);
+        (own.key_take_rate, own.key_take_burst) = (None, None);
+    };
+    let plain = |put: &mut Put| {
+        if let Some(more) = &mut put.more {
+            (more.batch, more.tracked, more.after) = (None, false, None);
+        }
+    };
+    match command {
+        Command::Batch(_)
+        | Command::Hold { key: Some(_), .. }
+        | Command::SettleHolding {
+            hold: Holding::Key(_),
+            ..
+        } => return false,
+        Command::ByName(by_name) => {
+            let unknown = matches!(by_name.action, Track | SettleHolding(_, Holding::Key(_)));
+            return !unknown;
+        }
+        Command::Create { overrides, .. } => keyless(overrides),
+        Command::Configure { overrides, .. } => {
+            if let Some(overrides) = overrides {
+                keyless(overrides);
+            }
+        }
+        Command::Reconfigure { from, to, .. } => {
+            keyless(from);
+            keyless(to);
+        }
+        Command::Put(put) => plain(put),
+        Command::PutMany(puts) => puts.iter_mut().for_each(plain),
+        _ => {}
+    }
+    true
+}
+
+/// True for a take of messages that are gone with it.
+fn removes(command: &Command) -> bool {
+    matches!(command, Command::Take(take) if take.lease.is_none() && !take.peek)
+}
+
+/// Who waits has what is free, so that nobody waits beside it. `alone`: messages of a key are
+/// limited, and none goes with another.
+fn take_whatever_comes(command: &mut Command, alone: bool) {
+    let (take, waits) = match command {
+        Command::Take(take) => {
+            let waits = take.wait != Wait::No;
+            (take, waits)
+        }
+        Command::Watch(Some(take)) | Command::Rewatch(take) => (&mut **take, true),
+        _ => return,
+    };
+    if waits {
+        (take.body_max, take.peek) = (None, false);
+    }
+    take.group = take.group.filter(|_| !alone);
 }
 
 /// An image without what is a predicate on time: pauses that are over and deduplication records
