@@ -13,7 +13,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-impl Running {
+impl ServerThreads {
     fn start(dir: &std::path::Path, shards: u64, sync: SyncPolicy) -> Self {
         Self::by(Config {
             data: dir.to_owned(),
@@ -103,14 +103,14 @@ fn bodies(outcome: &Outcome) -> Vec<Vec<u8>> {
 }
 
 /// With each policy and one and four shards.
-fn everywhere(test: impl Fn(&Running)) {
+fn everywhere(test: impl Fn(&ServerThreads)) {
     for (shards, sync) in [
         (1, SyncPolicy::Always),
         (4, SyncPolicy::Always),
         (1, SyncPolicy::Never),
     ] {
         let dir = tempfile::tempdir().expect("directory");
-        let running = Running::start(dir.path(), shards, sync);
+        let running = ServerThreads::start(dir.path(), shards, sync);
         test(&running);
         running.stop().expect("stop");
     }
@@ -119,7 +119,7 @@ fn everywhere(test: impl Fn(&Running)) {
 #[test]
 fn the_thread_of_hooks_begins_with_the_first_hooks() {
     let dir = tempfile::tempdir().expect("directory");
-    let mut running = Running::start(dir.path(), 1, SyncPolicy::Never);
+    let mut running = ServerThreads::start(dir.path(), 1, SyncPolicy::Never);
     let server = Arc::clone(&running.server);
     let config = &server.operations.config;
     assert!(!running.helpers.has("hooks"));
@@ -298,7 +298,7 @@ fn a_source_that_breaks_off_stores_nothing() {
 #[test]
 fn a_client_that_waits_when_the_server_stops_gets_an_answer() {
     let dir = tempfile::tempdir().expect("directory");
-    let running = Running::start(dir.path(), 1, SyncPolicy::Always);
+    let running = ServerThreads::start(dir.path(), 1, SyncPolicy::Always);
     let client_api = running.client_api();
     let (sender, receiver) = channel();
     let waits = std::thread::spawn({
@@ -338,7 +338,7 @@ impl std::task::Wake for Woken {
 fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
     for (shards, sync) in [(1, SyncPolicy::Always), (4, SyncPolicy::Never)] {
         let dir = tempfile::tempdir().expect("directory");
-        let running = Running::start(dir.path(), shards, sync);
+        let running = ServerThreads::start(dir.path(), shards, sync);
         let client_api = running.client_api();
         let mut task = Box::pin(running.server.dispatchers.task().expect("one is free"));
         let woken = Arc::new(Woken::default());
@@ -390,7 +390,7 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
 fn a_take_that_gets_draining_took_nothing() {
     for shards in [1, 1, 1, 4, 4, 4] {
         let dir = tempfile::tempdir().expect("directory");
-        let running = Running::start(dir.path(), shards, SyncPolicy::Never);
+        let running = ServerThreads::start(dir.path(), shards, SyncPolicy::Never);
         let (sender, receiver) = channel();
         let threads: Vec<_> = (0..4)
             .map(|number| {
@@ -431,7 +431,7 @@ fn a_take_that_gets_draining_took_nothing() {
             .into_iter()
             .map(|thread| thread.join().expect("ended"));
         let (there, unknown) = done.fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
-        let running = Running::start(dir.path(), shards, SyncPolicy::Never);
+        let running = ServerThreads::start(dir.path(), shards, SyncPolicy::Never);
         let client_api = running.client_api();
         let client = ScopedClient::new(&*client_api);
         let take = || Command::Take(take(&["q"], Wait::No, false));
@@ -453,13 +453,13 @@ fn a_take_that_gets_draining_took_nothing() {
 fn a_core_is_let_go_and_opened_again_while_another_serves() {
     let folder = || tempfile::tempdir().expect("directory");
     let (dir, elsewhere) = (folder(), folder());
-    let other = Running::start(elsewhere.path(), 1, SyncPolicy::Always);
+    let other = ServerThreads::start(elsewhere.path(), 1, SyncPolicy::Always);
     let next = || Command::Take(take(&["work"], Wait::No, false));
     let mut before = Vec::new();
     let hooks = dir.path().join("hooks.lua");
     std::fs::write(&hooks, "function before_put(msg) end").expect("written");
     for round in 0..3_u8 {
-        let running = Running::by(Config {
+        let running = ServerThreads::by(Config {
             data: dir.path().to_owned(),
             shards: 4,
             hooks: hooks.to_str().expect("text").to_owned(),
@@ -496,7 +496,7 @@ fn a_core_is_let_go_and_opened_again_while_another_serves() {
 #[test]
 fn a_core_that_is_still_referred_to_is_not_let_go() {
     let dir = tempfile::tempdir().expect("directory");
-    let running = Running::start(dir.path(), 1, SyncPolicy::Never);
+    let running = ServerThreads::start(dir.path(), 1, SyncPolicy::Never);
     let held = Arc::clone(&running.server.core);
     let server = running.end();
     assert!(!is_let_go(Arc::clone(&server), Instant::now()));
@@ -508,7 +508,7 @@ fn a_core_that_is_still_referred_to_is_not_let_go() {
 fn a_webhook_that_does_not_answer_holds_no_core() {
     let dir = tempfile::tempdir().expect("directory");
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let running = Running::by(Config {
+    let running = ServerThreads::by(Config {
         data: dir.path().to_owned(),
         webhooks: vec![quintet_config::WebhookTable {
             name: "w".to_owned(),
@@ -544,7 +544,7 @@ fn a_webhook_that_does_not_answer_holds_no_core() {
 #[test]
 fn protocols_are_told_the_limit_of_memory() {
     let dir = tempfile::tempdir().expect("directory");
-    let running = Running::start(dir.path(), 1, SyncPolicy::Never);
+    let running = ServerThreads::start(dir.path(), 1, SyncPolicy::Never);
     let limit = locked(&running.server.operations.config).memory;
     assert_eq!(running.server.stats().memory_limit, limit);
     running.stop().expect("stop");
