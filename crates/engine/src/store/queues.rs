@@ -162,7 +162,7 @@ impl Durable {
             return;
         }
         self.ghosts.insert(id);
-        self.unlink(id, idle);
+        self.unlink_queue(id, idle);
         self.rearm(id);
         self.weigh(id);
         self.forget_empty_ghost(id);
@@ -170,7 +170,7 @@ impl Durable {
 
     /// Takes a dropped queue from the names, from its parent and its children, and counts it. Its
     /// reserved messages go with their leases.
-    fn unlink(&mut self, id: QueueId, idle: bool) {
+    fn unlink_queue(&mut self, id: QueueId, idle: bool) {
         let queue = self.queues.get_mut(id.0 as usize);
         let Some(queue) = queue.and_then(Option::as_deref_mut) else {
             return;
