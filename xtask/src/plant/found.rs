@@ -387,4 +387,9 @@ pub(super) const FOUND: &[Planted] = planted![
     "deposed-waits-for-orders": "a deposed node waits for orders, and its process is replaced"
         "crates/node/src/leave.rs": "End::Deposed => Duration::ZERO,"
         => "End::Deposed => ENDS,"; ["--lib" "a_deposed_node_waits_for_no_order"]
+    "own-browse-keeps-the-thread":
+        "where there are hooks and no users, a client's browse holds up all others"
+        "crates/hooks/src/submit.rs": "match work.host.ask(caller, command) {"
+        => "match work.host.ask_at_once(caller, command) {";
+        ["--lib" "a_clients_own_peek_does_not_keep"]
 ];
