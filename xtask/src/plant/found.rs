@@ -392,4 +392,14 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/hooks/src/submit.rs": "match work.host.ask(caller, command) {"
         => "match work.host.ask_at_once(caller, command) {";
         ["--lib" "a_clients_own_peek_does_not_keep"]
+    "chunk-table-huge": "a damaged number of a chunk makes a table of as many"
+        "crates/host/src/recover.rs": "places.insert(index, position);"
+        => "for at in 0..=index { places.insert(at, position); }";
+        ["--lib" "a_chunk_of_any_number_is_one"]
+    "run-of-any-number": "a fact about a run of a great number is about another run"
+        "crates/engine/src/codec/read.rs": "SegmentRef::of_run(run).run() == Some(run);"
+        => "SegmentRef::of_run(run).is_run();"; ["--test=sim" "the_kept_corpus_is_read"]
+    "number-of-a-stray-file": "a stray file decides about the numbers of new runs"
+        "crates/host/src/recover.rs": "numbers.filter(|&number| number < 1 << 30);"
+        => "numbers.filter(|&number| number > 0);"; ["--lib" "a_file_whose_name_has_a_number"]
 ];
