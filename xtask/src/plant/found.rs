@@ -399,6 +399,9 @@ pub(super) const FOUND: &[Planted] = planted![
     "run-of-any-number": "a fact about a run of a great number is about another run"
         "crates/engine/src/codec/read.rs": "SegmentRef::of_run(run).run() == Some(run);"
         => "SegmentRef::of_run(run).is_run();"; ["--test=sim" "the_kept_corpus_is_read"]
+    "lookups-without-a-thread": "a node that gets no thread for its first name ends"
+        "crates/jetstream/src/client.rs": "    runtime.block_on(runtime.spawn_blocking(|| {})).ok();\n"
+        => ""; ["--lib" "the_thread_that_looks_names_up"]
     "number-of-a-stray-file": "a stray file decides about the numbers of new runs"
         "crates/host/src/recover.rs": "numbers.filter(|&number| number < 1 << 30);"
         => "numbers.filter(|&number| number > 0);"; ["--lib" "a_file_whose_name_has_a_number"]
