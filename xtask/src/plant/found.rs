@@ -402,6 +402,9 @@ pub(super) const FOUND: &[Planted] = planted![
     "lookups-without-a-thread": "a node that gets no thread for its first name ends"
         "crates/jetstream/src/client.rs": "    runtime.block_on(runtime.spawn_blocking(|| {})).ok();\n"
         => ""; ["--lib" "the_thread_that_looks_names_up"]
+    "length-believed": "a body of any length that a damaged log says takes memory where SQS sends it"
+        "crates/sqs/src/ask.rs": "if stored.sum::<u64>() != large.len() {"
+        => "if stored.sum::<u64>() > large.len() {"; ["--lib" "a_body_that_is_not_stored"]
     "number-of-a-stray-file": "a stray file decides about the numbers of new runs"
         "crates/host/src/recover.rs": "numbers.filter(|&number| number < 1 << 30);"
         => "numbers.filter(|&number| number > 0);"; ["--lib" "a_file_whose_name_has_a_number"]
