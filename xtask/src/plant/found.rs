@@ -405,6 +405,11 @@ pub(super) const FOUND: &[Planted] = planted![
     "length-believed": "a body of any length that a damaged log says takes memory where SQS sends it"
         "crates/sqs/src/ask.rs": "if stored.sum::<u64>() != large.len() {"
         => "if stored.sum::<u64>() > large.len() {"; ["--lib" "a_body_that_is_not_stored"]
+    "retention-of-a-dropped-queue":
+        "a log that archives a message of a dropped queue stops the server later"
+        "crates/engine/src/decide/timers.rs": "queue.filter(|queue| !queue.live.dropped) else"
+        => "queue.filter(|queue| queue.id == id) else";
+        ["--test=life" "a_message_that_is_archived_in_a_dropped"]
     "number-of-a-stray-file": "a stray file decides about the numbers of new runs"
         "crates/host/src/recover.rs": "numbers.filter(|&number| number < 1 << 30);"
         => "numbers.filter(|&number| number > 0);"; ["--lib" "a_file_whose_name_has_a_number"]
