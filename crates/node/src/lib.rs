@@ -399,7 +399,11 @@ pub fn follow(
     node.proxy_listeners.listen(peer_listener, &teller)?;
     teller.ask_who_owns();
     upkeep::start(&teller, nudged)?;
-    wait(&node, inbox, reload)
+    let ownership = wait(&node, inbox, reload)?;
+    if ownership.is_none() {
+        node.end_standby();
+    }
+    Ok(ownership)
 }
 
 /// Why this node cannot be a standby, and what there is to do.
