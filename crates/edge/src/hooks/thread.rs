@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Without users a client is as the server: its browse of a long queue would hold up all others.
+    /// Without users a client is as the server: its long browse would hold up all others.
     #[test]
     fn a_clients_own_peek_does_not_keep_the_thread_and_one_of_a_hook_does() {
         let dir = tempfile::tempdir().expect("a directory");
