@@ -27,6 +27,12 @@ pub trait Host: Send {
     /// nobody) and the queue its first message came from.
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name);
 
+    /// As [`Host::ask`], for a hook, which cannot wait: a command that only reads is answered at
+    /// once.
+    fn ask_at_once(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
+        self.ask(caller, command)
+    }
+
     /// A line for the server's log.
     fn log(&mut self, level: Level, text: &str);
 }

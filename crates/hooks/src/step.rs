@@ -23,7 +23,7 @@ impl Work {
     /// Asks as the server, which may see everything: no client needs a right for what a hook does.
     pub(crate) fn ask(&mut self, command: Command) -> (Option<Outcome>, Name) {
         self.host
-            .ask(Caller::server(self.caller.client_id), command)
+            .ask_at_once(Caller::server(self.caller.client_id), command)
     }
 
     /// As [`Step::add`].

@@ -44,8 +44,6 @@ mod owner_tests;
 mod peeks;
 mod post;
 mod recover;
-#[cfg(test)]
-mod recover_tests;
 mod reserved;
 mod retire;
 mod room;

@@ -122,7 +122,8 @@ impl Beginning {
 #[derive(Default)]
 struct PartialBody {
     body: Option<LargeBody>,
-    places: Vec<Option<ChunkPlace>>,
+    /// By its number: a damaged one must not make it huge.
+    places: BTreeMap<u32, ChunkPlace>,
 }
 
 /// Opens the data directory `dir`, whose lock the caller holds: its log, and
@@ -290,7 +291,9 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
         .flat_map(|shard| shard.engine.needed_runs())
         .collect();
     let needed = needed.iter().map(|run| run.0);
+    // A file of a greater number is nobody's run, and no new one may get one above that.
     let numbers = there.iter().map(|name| name.number.0);
+    let numbers = numbers.filter(|&number| number < 1 << 30);
     let next = numbers.chain(needed).chain(died).max();
     let next = next.map(|newest| newest + 1);
     let (mut open, mut bad) = (BTreeMap::new(), Vec::new());
@@ -540,7 +543,7 @@ impl Replay {
                     let found = bodies.entry(id).or_default();
                     // Its message lives where its oldest chunk does, or a
                     // retirement would pass it by.
-                    let places = found.places.iter().flatten();
+                    let places = found.places.values();
                     let oldest = places.map(|position| position.segment).min();
                     let oldest = oldest.unwrap_or(segment_ref.0);
                     let body = found
@@ -566,22 +569,19 @@ impl Replay {
 
     fn chunk(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         let (id, index, bytes) = chunk(frame.payload).ok_or("a chunk without a head")?;
-        let index = usize::try_from(index).map_err(|error| error.to_string())?;
-        let places = &mut self.bodies.entry(id).or_default().places;
         // A body of 1 TiB in the smallest chunks has fewer.
         if index >= 1 << 24 {
             return Err(format!("chunk {index} of a body"));
         }
-        if places.len() <= index {
-            places.resize(index + 1, None);
-        }
-        // A chunk written again (its segment was retired) counts from there.
-        places[index] = Some(ChunkPlace {
+        let position = ChunkPlace {
             segment: frame.segment.0,
             offset: frame.offset,
             frame_len: u32::try_from(frame.payload.len()).unwrap_or(u32::MAX),
             len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        });
+        };
+        // A chunk written again (its segment was retired) counts from there.
+        let places = &mut self.bodies.entry(id).or_default().places;
+        places.insert(index, position);
         Ok(())
     }
 
@@ -593,7 +593,9 @@ impl Replay {
             let Some(body) = found.body.filter(|body| body.handles() > 1) else {
                 continue;
             };
-            let places: Vec<ChunkPlace> = found.places.into_iter().map_while(|at| at).collect();
+            let places = found.places.into_iter().zip(0_u32..);
+            let places = places.map_while(|((n, position), at)| (n == at).then_some(position));
+            let places: Vec<ChunkPlace> = places.collect();
             let stored: u64 = places.iter().map(|position| u64::from(position.len)).sum();
             if stored != body.len() {
                 tracing::error!(
@@ -679,3 +681,7 @@ fn check_shards(dir: &Path, shards: usize) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "recover_tests.rs"]
+mod tests;

@@ -8,7 +8,7 @@ use quintet_types::{
     Settings, State, StateIndex,
 };
 
-use crate::Replay;
+use super::{Layout, Replay, open_dir, run_name};
 
 fn made() -> Fact {
     Fact::QueueMade {
@@ -205,6 +205,47 @@ fn a_message_lives_where_its_chunks_were_written_again() {
         let counted = |segment| replay.engines[1].segment_refs_live(SegmentRef(segment));
         assert_eq!([3, 10].map(counted), live, "after segment {segment}");
     }
+}
+
+/// Memory is taken for what was read, not for what it says.
+#[test]
+fn a_chunk_of_any_number_is_one_chunk() {
+    let mut replay = Replay::new(1, &Settings::default()).expect("one shard");
+    let mut chunk = |index| {
+        let mut payload = Vec::new();
+        put_chunk_head(&mut payload, 9, index);
+        replay.apply(&ReplayFrame {
+            position: Position(0),
+            epoch: Epoch(1),
+            time_ms: 5,
+            kind: FrameKind::Body,
+            segment: SegmentNumber(1),
+            offset: 0,
+            first_in_segment: false,
+            count: 1,
+            payload: &payload,
+        })
+    };
+    assert_eq!(chunk(1 << 20), Ok(()));
+    assert!(chunk(1 << 24).is_err());
+    assert_eq!(replay.bodies[&9].places.len(), 1);
+}
+
+#[test]
+fn a_file_whose_name_has_a_number_that_no_run_has_gives_new_runs_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let layout = Layout {
+        shards: 1,
+        segment_bytes: 1 << 20,
+        spares: 0,
+        memory: 256 << 20,
+    };
+    let open = || open_dir(dir.path(), &layout, &Settings::default()).expect("it opens");
+    drop(open());
+    let file = dir.path().join(run_name(0, u32::MAX).to_string());
+    std::fs::write(&file, "").expect("a file");
+    assert_eq!(open().runs.first_of_this_life(), 1);
+    assert!(!file.exists());
 }
 
 /// A node may follow for months: what is over by time, so that no fact records it, must not stay.

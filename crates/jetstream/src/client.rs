@@ -16,7 +16,11 @@ use futures_util::{
 use quintet_cluster::{
     Answer, Distrusted, Ends, EntryLookup, ReplyFn, Seq, Stream, Tail, TailEvent,
 };
-use tokio::{runtime::Handle, sync::mpsc, time::timeout};
+use tokio::{
+    runtime::{Handle, Runtime},
+    sync::mpsc,
+    time::timeout,
+};
 
 use crate::{
     Result,
@@ -32,6 +36,8 @@ use crate::{
 /// Appends whose answers have not come, at most; beyond, the oldest gets the outcome "unknown".
 /// More than any window, and those that are given up stay a while.
 const UNANSWERED: usize = 1024;
+/// Name of the thread that looks names up.
+const LOOKUPS: &str = "nats-names";
 /// How long the second answer to a question is waited for when the first is there.
 const SECOND: Duration = Duration::from_millis(250);
 
@@ -105,13 +111,7 @@ impl JetStream {
     /// # Errors
     /// See [`Error`]; nothing is tried twice.
     pub fn connect(servers: &Servers, names: Names) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            // It looks names up in a thread. It keeps that: without any, and where the system gives
-            // none, it would end the process.
-            .thread_keep_alive(Duration::from_secs(u32::MAX.into()))
-            .build()
-            .map_err(Error::Thread)?;
+        let runtime = runtime().map_err(Error::Thread)?;
         let (near, far, answers) = runtime.block_on(connect_twice(servers, &names))?;
         let (inbox, answers) = answers;
         let inner = Arc::new(Inner {
@@ -308,6 +308,21 @@ impl JetStream {
 }
 
 type Lines = (Arc<Line>, Arc<Line>, (String, Subscriber));
+
+/// The runtime of the connections. It looks names up in a thread, which it has from the start and
+/// keeps: without any, and where the system gives none, it would end the process.
+fn runtime() -> std::io::Result<Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name(LOOKUPS)
+        .thread_keep_alive(Duration::from_secs(u32::MAX.into()))
+        .build()?;
+    // An error if there is none to be had.
+    let other = std::thread::Builder::new().spawn(|| {})?;
+    other.join().ok();
+    runtime.block_on(runtime.spawn_blocking(|| {})).ok();
+    Ok(runtime)
+}
 
 async fn connect_twice(servers: &Servers, names: &Names) -> Result<Lines> {
     let addresses = nearest_first(servers).await;
@@ -550,8 +565,21 @@ mod tests {
 
     use quintet_cluster::{Ends, Seq};
 
-    use super::{newer, successor};
+    use super::{LOOKUPS, newer, runtime, successor};
     use crate::api;
+
+    /// The system may give none later.
+    #[test]
+    fn the_thread_that_looks_names_up_is_there_before_the_first_name() {
+        let _runtime = runtime().expect("there are threads");
+        let is_named = |thread: std::io::Result<std::fs::DirEntry>| {
+            let comm = thread.expect("an entry").path().join("comm");
+            // Others end meanwhile.
+            std::fs::read_to_string(comm).is_ok_and(|name| name.trim() == LOOKUPS)
+        };
+        let mut threads = std::fs::read_dir("/proc/self/task").expect("Linux has it");
+        assert!(threads.any(is_named));
+    }
 
     #[tokio::test]
     async fn the_newer_of_two_answers_counts_and_one_is_enough() {

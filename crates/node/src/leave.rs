@@ -167,6 +167,11 @@ impl Node {
         outcome
     }
 
+    /// Ends what a node that owns nothing has open. Orders get their answers first.
+    pub(super) fn end_standby(&self) {
+        self.proxy_listeners.close(answers(End::Stop));
+    }
+
     /// Lets another node own the queues, and ends its part in the ownership. Where a thread does not
     /// end soon, a node that hands over replaces its process instead.
     ///

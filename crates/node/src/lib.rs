@@ -339,7 +339,11 @@ pub fn follow(
     node.proxy_listeners.listen(peer_listener, &teller)?;
     teller.ask_who_owns();
     upkeep::start(&teller, nudged)?;
-    wait(&node, inbox, reload)
+    let ownership = wait(&node, inbox, reload)?;
+    if ownership.is_none() {
+        node.end_standby();
+    }
+    Ok(ownership)
 }
 
 /// Connects to the servers, and enters this node in the cluster's registry. `None`: it had to stop

@@ -151,6 +151,12 @@ impl ShardClient {
         match body {
             Body::Small(bytes) => Ok(Arc::clone(bytes)),
             Body::Large(large) => {
+                // A damaged log may say any length.
+                let stored = large.places();
+                let stored = stored.iter().map(|position| u64::from(position.len));
+                if stored.sum::<u64>() != large.len() {
+                    return Err(incomplete());
+                }
                 let (client_api, body) = (Arc::clone(&self.client_api), Body::Large(large.clone()));
                 let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
                 let read = blocking(move || {
@@ -162,7 +168,7 @@ impl ShardClient {
                 });
                 match read.await {
                     Ok(Ok(bytes)) if bytes.len() == len => Ok(bytes.into()),
-                    Ok(Ok(_)) => Err(Fault::internal("a body is incomplete")),
+                    Ok(Ok(_)) => Err(incomplete()),
                     Ok(Err(error)) => Err(Fault::internal(format!("cannot read a body: {error}"))),
                     Err(_) => Err(unexpected()),
                 }
@@ -226,4 +232,32 @@ pub(crate) fn accepted(outcome: Outcome) -> Result<Outcome, Fault> {
 /// The shards answered what nobody has asked for.
 pub(crate) fn unexpected() -> Fault {
     Fault::internal("the shards gave an unexpected answer")
+}
+
+fn incomplete() -> Fault {
+    Fault::internal("a body is incomplete")
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_sim::client_api::SimApi;
+    use quintet_types::{LargeBody, Ms, Settings};
+
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_body_that_is_not_stored_takes_no_memory() {
+        let client_api: Arc<dyn ClientApi> = SimApi::new(Settings::default(), Ms(1));
+        let lost = Losses::new("sqs", Arc::clone(&client_api));
+        let shards = ShardClient {
+            client_api,
+            caller: Caller::default(),
+            lost,
+        };
+        let body = Body::Large(LargeBody::new(1, u64::MAX, 0));
+        let Err(fault) = shards.bytes(&body).await else {
+            panic!("it has no bytes");
+        };
+        assert_eq!(fault.text, incomplete().text);
+    }
 }

@@ -388,4 +388,30 @@ pub(super) const FOUND: &[Planted] = planted![
     "deposed-waits-for-orders": "a deposed node waits for orders, and its process is replaced"
         "crates/node/src/leave.rs": "End::Deposed => Duration::ZERO,"
         => "End::Deposed => ENDS,"; ["--lib" "a_deposed_node_waits_for_no_order"]
+    "own-browse-keeps-the-thread":
+        "where there are hooks and no users, a client's browse holds up all others"
+        "crates/hooks/src/submit.rs": "match work.host.ask(caller, command) {"
+        => "match work.host.ask_at_once(caller, command) {";
+        ["--lib" "a_clients_own_peek_does_not_keep"]
+    "chunk-table-huge": "a damaged number of a chunk makes a table of as many"
+        "crates/host/src/recover.rs": "places.insert(index, position);"
+        => "for at in 0..=index { places.insert(at, position); }";
+        ["--lib" "a_chunk_of_any_number_is_one"]
+    "run-of-any-number": "a fact about a run of a great number is about another run"
+        "crates/engine/src/codec/read.rs": "SegmentRef::of_run(run).run() == Some(run);"
+        => "SegmentRef::of_run(run).is_run();"; ["--test=sim" "the_kept_corpus_is_read"]
+    "lookups-without-a-thread": "a node that gets no thread for its first name ends"
+        "crates/jetstream/src/client.rs": "    runtime.block_on(runtime.spawn_blocking(|| {})).ok();\n"
+        => ""; ["--lib" "the_thread_that_looks_names_up"]
+    "length-believed": "a body of any length that a damaged log says takes memory where SQS sends it"
+        "crates/sqs/src/ask.rs": "if stored.sum::<u64>() != large.len() {"
+        => "if stored.sum::<u64>() > large.len() {"; ["--lib" "a_body_that_is_not_stored"]
+    "retention-of-a-dropped-queue":
+        "a log that archives a message of a dropped queue stops the server later"
+        "crates/engine/src/decide/timers.rs": "queue.filter(|queue| !queue.live.dropped) else"
+        => "queue.filter(|queue| queue.id == id) else";
+        ["--test=life" "a_message_that_is_archived_in_a_dropped"]
+    "number-of-a-stray-file": "a stray file decides about the numbers of new runs"
+        "crates/host/src/recover.rs": "numbers.filter(|&number| number < 1 << 30);"
+        => "numbers.filter(|&number| number > 0);"; ["--lib" "a_file_whose_name_has_a_number"]
 ];

@@ -250,6 +250,38 @@ mod tests {
         }
     }
 
+    /// Without users a client is as the server: its long browse would hold up all others.
+    #[test]
+    fn a_clients_own_peek_does_not_keep_the_thread_and_one_of_a_hook_does() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let core = open(dir.path(), &Settings::default());
+        put(&core, b"a");
+        // One that keeps a thread is refused from here on.
+        core.end_peeks();
+        let peek = |text: &str| {
+            let shards = Box::new(Shards {
+                core: Arc::clone(&core),
+                did: Arc::default(),
+            });
+            let mut state = HookState::new(program(text), shards).expect("a state");
+            let who = Who {
+                caller: Caller::server(ClientId(1)),
+                ..Who::default()
+            };
+            state.submit(&who, Command::Peek(Peek::Ready("work".into())))
+        };
+        let own = peek("function command(line) end");
+        assert!(
+            matches!(own, Hooked::Now(Outcome::Messages(_), _)),
+            "{own:?}"
+        );
+        let hooks = peek("function command(line) return 'queues: ' .. #quintet.queues() end");
+        assert!(
+            matches!(&hooks, Hooked::Answer(text) if text == b"queues: 0"),
+            "{hooks:?}"
+        );
+    }
+
     #[test]
     fn a_decision_refused_without_quorum_is_requested_again() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -116,7 +116,7 @@ fields! {
     MessageId: |w, id| w.number(id.0), |r, _name| Ok(MessageId(r.number()?));
     BatchId: |w, id| w.number(id.0), |r, _name| Ok(BatchId(r.number()?));
     ClientId: |w, id| w.number(id.0), |r, _name| Ok(ClientId(r.number()?));
-    RunId: |w, run| w.number(u64::from(run.0)), |r, name| Ok(RunId(r.small(name)?));
+    RunId: |w, run| w.number(u64::from(run.0)), |r, _name| r.run();
     QueueId: |w, queue| w.number(u64::from(queue.0)), |r, _name| r.queue();
     Name: |w, name| w.bytes(name.as_bytes()), |r, _name| Ok(Name::new(r.bytes()?));
     Box<[u8]>: |w, bytes| w.bytes(bytes), |r, _name| Ok(r.bytes()?.into());

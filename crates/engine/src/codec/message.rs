@@ -74,11 +74,7 @@ fn in_run(message: &Message) -> Option<RunId> {
 /// A body that lies in a run is known by the message alone.
 fn read_body_in_run(r: &mut Reader<'_>) -> Result<LargeBody, FactError> {
     let (id, len) = (r.number()?, r.number()?);
-    let run = r.small("run")?;
-    if run >= 1 << 31 {
-        return Err(FactError::BadField("run"));
-    }
-    let segment_ref = SegmentRef::of_run(RunId(run)).0;
+    let segment_ref = SegmentRef::of_run(r.run()?).0;
     let mut places = Vec::new();
     for _ in 0..r.number()? {
         places.push(ChunkPlace {

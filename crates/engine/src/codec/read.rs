@@ -1,7 +1,7 @@
 //! Primitive fields, incoming. Nothing is allocated before its bytes are seen.
 
 use super::FactError;
-use quintet_types::{Attachment, Attr, Coded, Ms, QueueId, varint};
+use quintet_types::{Attachment, Attr, Coded, Ms, QueueId, RunId, SegmentRef, varint};
 
 /// The value that this byte stands for.
 pub(super) fn of_byte<C: Coded>(byte: u8) -> Result<C, FactError> {
@@ -51,6 +51,13 @@ impl<'a> Reader<'a> {
 
     pub(super) fn queue(&mut self) -> Result<QueueId, FactError> {
         queue_of(self.number()?, "queue")
+    }
+
+    /// A run. One of a number so great that a reference to it would be to another is none.
+    pub(super) fn run(&mut self) -> Result<RunId, FactError> {
+        let run = RunId(self.small("run")?);
+        let is_one = SegmentRef::of_run(run).run() == Some(run);
+        is_one.then_some(run).ok_or(FactError::BadField("run"))
     }
 
     pub(super) fn signed(&mut self) -> Result<i64, FactError> {

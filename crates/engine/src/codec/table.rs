@@ -2,7 +2,7 @@
 //! in order. A new fact is a variant of [`Fact`] and a line here; the round-trip test then asks for
 //! a generator, the test of `docs/log-format.md` for its line there.
 
-use quintet_types::{At, Coded as _, MessageId, Ms, Name, RunId, coded};
+use quintet_types::{At, Coded as _, MessageId, Ms, Name, coded};
 
 use super::field::{Field, Part};
 use super::read::{Reader, of_byte};
@@ -242,7 +242,7 @@ facts! {
         run::write_block(w, block);
         run::write_ids(w, ids);
     }, {
-        let run = RunId(r.small("run")?);
+        let run = r.run()?;
         let block = run::read_block(r)?;
         let ids = run::read_ids(r, &block)?;
         Fact::Evicted {
@@ -257,7 +257,7 @@ facts! {
         run::write_block(w, block);
         run::write_dead(w, dead.as_deref());
     }, {
-        let run = RunId(r.small("run")?);
+        let run = r.run()?;
         let block = run::read_block(r)?;
         let dead = run::read_dead(r, &block)?;
         Fact::RunImage {

@@ -148,7 +148,8 @@ impl Engine {
 
     fn end_retention<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> usize {
         for ended in 0..STEPS {
-            let Some(queue) = self.store.queue(id) else {
+            let queue = self.store.queue(id);
+            let Some(queue) = queue.filter(|queue| !queue.live.dropped) else {
                 return ended;
             };
             let keep = queue.live.settings.retention_ms;

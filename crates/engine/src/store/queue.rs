@@ -344,10 +344,10 @@ impl Queue {
     pub(crate) fn next_alarm(&self) -> Option<Ms> {
         let due = self.delayed.first_key_value().map(|(&(due, _), _)| due);
         let pause = self.pause.and_then(|pause| pause.until);
-        let kept = self
-            .archived
-            .first_key_value()
-            .map(|(&(since, _), _)| since + self.live.settings.retention_ms);
+        // A log that makes no sense archives messages of a dropped queue.
+        let kept = self.archived.first_key_value();
+        let kept = kept.filter(|_| !self.live.dropped);
+        let kept = kept.map(|(&(since, _), _)| since + self.live.settings.retention_ms);
         let paced = self.live.pace.rings();
         let keys = self.groups.as_ref().and_then(|groups| groups.alarm());
         let held = self.held_keys.as_ref().and_then(|held| held.first_end());

@@ -1,6 +1,6 @@
 //! Disagreements the naive model found, each with the rule it broke.
 
-use quintet_engine::{Engine, Fact};
+use quintet_engine::{Engine, Fact, Pause};
 use quintet_types::*;
 
 use crate::world::{World, open, plain, prioritized, reserve, waiting};
@@ -428,4 +428,46 @@ fn the_loss_of_the_first_answer_leaves_the_leases_of_its_repeat() {
         how: How::Finish,
     };
     assert_eq!(w.ask(9, settle), Some(Outcome::Done));
+}
+
+/// A log that makes no sense has such facts, and is read.
+#[test]
+fn a_message_that_is_archived_in_a_dropped_queue_has_no_retention() {
+    let mut w = World::new();
+    w.put("q", "a");
+    w.take(1, reserve("q"));
+    w.ask(1, Command::Drop("q".into()));
+    let leased = w.facts.iter().find_map(|fact| {
+        let Fact::Leased { at, .. } = fact else {
+            return None;
+        };
+        Some(*at)
+    });
+    let at = leased.expect("it was taken");
+    let mut engine = w.replayed(SegmentRef(0));
+    let archived = Fact::Archived {
+        at,
+        relayed: false,
+        now: w.now,
+        status: Box::default(),
+    };
+    engine.replay(archived, SegmentRef(1));
+    let tick = |engine: &mut Engine, now| {
+        let mut facts: Vec<Fact> = Vec::new();
+        engine.tick(now, &mut facts, &mut Vec::new());
+        assert!(facts.is_empty(), "{facts:?}");
+    };
+    let late = w.now + (1 << 40);
+    tick(&mut engine, w.now);
+    assert!(engine.next_deadline() > late, "nothing ends by itself");
+    let pause = Pause {
+        until: Some(w.now + 1),
+        for_ms: 1,
+    };
+    let paused = Fact::QueuePaused {
+        queue: at.queue,
+        pause: Some(pause),
+    };
+    engine.replay(paused, SegmentRef(1));
+    tick(&mut engine, late);
 }
