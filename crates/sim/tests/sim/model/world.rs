@@ -685,11 +685,10 @@ fn is_foretold(command: &mut Command) -> bool {
             return !unknown;
         }
         Command::Create { overrides, .. } => keyless(overrides),
-        Command::Configure { overrides, .. } => {
-            if let Some(overrides) = overrides {
-                keyless(overrides);
-            }
-        }
+        Command::Configure {
+            overrides: Some(overrides),
+            ..
+        } => keyless(overrides),
         Command::Reconfigure { from, to, .. } => {
             keyless(from);
             keyless(to);
