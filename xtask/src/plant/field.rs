@@ -1,6 +1,7 @@
 //! The copy of the tree in which defects are planted, built and tested.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -166,7 +167,8 @@ impl Field {
         }
     }
 
-    /// The output of `cargo test`, which is stopped after `limit`.
+    /// The output of `cargo test`, which is stopped after `limit`; with it the servers that it
+    /// started, which may be caught in a loop. They could keep a pipe open: it goes to files.
     fn cargo(&self, tests: &[&str], limit: Duration, more: &[&str]) -> Result<Output> {
         let cargo = cargo_command();
         let mut command = Command::new("timeout");
@@ -192,7 +194,30 @@ impl Field {
                 None => command.env_remove(name),
             };
         }
-        command.output().context("timeout (of coreutils)")
+        let [out, err] = ["out", "err"].map(|name| self.build.join(name));
+        std::fs::create_dir_all(&self.build)?;
+        command
+            .stdout(File::create(&out)?)
+            .stderr(File::create(&err)?);
+        let status = command.status().context("timeout (of coreutils)")?;
+        self.kill_left()?;
+        Ok(Output {
+            status,
+            stdout: std::fs::read(out)?,
+            stderr: std::fs::read(err)?,
+        })
+    }
+
+    /// Ends the processes whose programs were built here.
+    fn kill_left(&self) -> Result<()> {
+        for process in std::fs::read_dir("/proc")?.flatten() {
+            let program = std::fs::read_link(process.path().join("exe"));
+            if program.is_ok_and(|it| it.starts_with(&self.build)) {
+                let mut kill = Command::new("kill");
+                kill.arg("-9").arg(process.file_name()).status()?;
+            }
+        }
+        Ok(())
     }
 }
 
