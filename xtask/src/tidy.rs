@@ -19,6 +19,7 @@ jetstream: cluster log | * tokio
 proxy: tls | * tokio
 tls: | *
 policy: types | chrono chrono-tz croner
+tryhard: | tokio
 host: engine log policy types | anyhow rustix smallvec tracing
 hooks: policy types | *
 trial: engine hooks types | mlua
