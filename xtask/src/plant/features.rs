@@ -155,6 +155,15 @@ pub(super) const FEATURES: &[Planted] = planted![
     "batches-exported-twice": "an export that was interrupted behind its batches has them twice"
         "crates/cli/src/export/output.rs": "        tail.end = 0;\n" => "";
         ["--test=operations" "an_export_of_all_queues_has_the_batches"]
+    "export-cut-by-damage": "--resume cuts off what follows damage in a compressed export"
+        "crates/cli/src/export/output.rs": "if is_cut && !is_followed("
+        => "if is_cut || is_followed("; ["--lib" "a_file_of_another_form_or_damaged"]
+    "export-empties-lines": "--resume empties a file whose last line is blank"
+        "crates/cli/src/export/output.rs": "?.next()?.is_some() {" => "?.next()?.is_some() && end == 0 {";
+        ["--lib" "a_file_of_another_form_or_damaged"]
+    "export-empties-foreign": "--resume empties what another program compressed, if it is cut"
+        "crates/cli/src/export/output.rs": "if !records::is_export(&begin) =>"
+        => "if begin.is_empty() =>"; ["--lib" "a_file_of_another_form_or_damaged"]
     "import-forgets-failures": "an imported message begins its tries anew"
         "crates/engine/src/decide/bring.rs": "put.failures.max(past.failures)" => "put.failures";
         ["--test=life" "they_enter_in_the_state_they_had"]
