@@ -190,6 +190,9 @@ pub(super) const FEATURES: &[Planted] = planted![
         "crates/cli/src/import/from/quintet.rs": "\"queue priority rank created_ms" =>
         "\"queue priority created_ms";
         ["--lib" "messages_of_an_older_server"]
+    "import-tells-no-losses": "a move does not say that copies wait for nothing any more"
+        "crates/cli/src/import.rs": "            importer.count.losses();\n" => "";
+        ["--test=operations" "an_import_says_which_copies_wait"]
     "import-keeps-the-unread": "an import does not give back a message that it cannot read"
         "crates/cli/src/import/from/peer.rs": "        let (head, body) = message?;\n" =>
         "        let (head, body) = message.inspect_err(|_| drop(self.hold.delivered.pop_back()))?;\n";

@@ -251,6 +251,29 @@ fn an_older_quintet_is_left_with_what_it_does_not_show() {
 }
 
 #[test]
+fn an_import_says_which_copies_wait_for_a_kick_or_are_in_no_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = served(&dir, None);
+    let server = Server::start(&dir.path().join("data"));
+    let batch = done(&old.run(&["batch", "new", "--success", "ran=all ran"]));
+    done(&old.run(&["put", "work", "page", "--batch", batch.trim()]));
+    let parent = done(&old.run(&["put", "build", "make"]));
+    // It stays there.
+    let lease = json!({"lease_ms": 3_600_000});
+    ask(&old, "POST /queues/build/reserve", &lease);
+    done(&old.run(&["put", "deploy", "ship", "--after", parent.trim()]));
+    let output = import(&server, &from(&old), &[]);
+    done(&output);
+    let printed = text(&output.stderr);
+    for expected in [
+        "1 message of the source waited for other messages",
+        "1 message of the source belonged to batches",
+    ] {
+        assert!(printed.contains(expected), "{printed}");
+    }
+}
+
+#[test]
 fn a_quintet_that_dies_or_is_refused_loses_nothing() {
     const ALL: usize = 700;
     for bytes in [2_000, 60_000, 150_000, 250_000] {
