@@ -193,6 +193,9 @@ pub(super) const FEATURES: &[Planted] = planted![
     "import-tells-no-losses": "a move does not say that copies wait for nothing any more"
         "crates/cli/src/import.rs": "            importer.count.losses();\n" => "";
         ["--test=operations" "an_import_says_which_copies_wait"]
+    "import-of-old-twice": "jobs that are stored stay at a beanstalkd before 1.12"
+        "crates/cli/src/import/from/beanstalk.rs": "if more { self.line.line()? } else { line }"
+        => "line"; ["--lib" "an_older_server_keeps_no_job"]
     "import-keeps-the-unread": "an import does not give back a message that it cannot read"
         "crates/cli/src/import/from/peer.rs": "        let (head, body) = message?;\n" =>
         "        let (head, body) = message.inspect_err(|_| drop(self.hold.delivered.pop_back()))?;\n";
