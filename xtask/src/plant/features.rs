@@ -196,6 +196,14 @@ pub(super) const FEATURES: &[Planted] = planted![
     "import-of-old-twice": "jobs that are stored stay at a beanstalkd before 1.12"
         "crates/cli/src/import/from/beanstalk.rs": "if more { self.line.line()? } else { line }"
         => "line"; ["--lib" "an_older_server_keeps_no_job"]
+    "import-undoes-a-change": "a move takes fields of before a change with the version behind it"
+        "crates/cli/src/import/from/quintet.rs":
+        "let answer = self.ask(&[200], (\"GET\", &path, None, None))?;\n            \
+         // Behind the versions: what is changed between is not deleted.\n            \
+         let heads = self.records(&records)?;"
+        => "let heads = self.records(&records)?;\n            \
+            let answer = self.ask(&[200], (\"GET\", &path, None, None))?;";
+        ["--test=operations" "a_change_to_a_message_while_it_is_moved"]
     "import-keeps-the-unread": "an import does not give back a message that it cannot read"
         "crates/cli/src/import/from/peer.rs": "        let (head, body) = message?;\n" =>
         "        let (head, body) = message.inspect_err(|_| drop(self.hold.delivered.pop_back()))?;\n";
