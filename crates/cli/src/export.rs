@@ -38,7 +38,7 @@ pub(super) struct Export {
     /// Export messages in all states, not only ready, delayed and buried ones.
     #[arg(long)]
     all_states: bool,
-    /// Continue the file of an interrupted export after its last whole message.
+    /// Continue the file of an interrupted export; a damaged file stays as it is.
     #[arg(long)]
     resume: bool,
     /// Print no progress.

@@ -284,6 +284,7 @@ impl Import {
                 _ if self.quiet => eprintln!("{}", importer.count),
                 _ => eprintln!("{} ({})", importer.count, importer.progress.text()),
             }
+            importer.count.losses();
             match &back {
                 Ok(0) => {}
                 Ok(1) => eprintln!("1 message was held at {from} and is released there"),

@@ -155,6 +155,15 @@ pub(super) const FEATURES: &[Planted] = planted![
     "batches-exported-twice": "an export that was interrupted behind its batches has them twice"
         "crates/cli/src/export/output.rs": "        tail.end = 0;\n" => "";
         ["--test=operations" "an_export_of_all_queues_has_the_batches"]
+    "export-cut-by-damage": "--resume cuts off what follows damage in a compressed export"
+        "crates/cli/src/export/output.rs": "if is_cut && !is_followed("
+        => "if is_cut || is_followed("; ["--lib" "a_file_of_another_form_or_damaged"]
+    "export-empties-lines": "--resume empties a file whose last line is blank"
+        "crates/cli/src/export/output.rs": "?.next()?.is_some() {" => "?.next()?.is_some() && end == 0 {";
+        ["--lib" "a_file_of_another_form_or_damaged"]
+    "export-empties-foreign": "--resume empties what another program compressed, if it is cut"
+        "crates/cli/src/export/output.rs": "if !records::is_export(&begin) =>"
+        => "if begin.is_empty() =>"; ["--lib" "a_file_of_another_form_or_damaged"]
     "import-forgets-failures": "an imported message begins its tries anew"
         "crates/engine/src/decide/bring.rs": "put.failures.max(past.failures)" => "put.failures";
         ["--test=life" "they_enter_in_the_state_they_had"]
@@ -181,6 +190,20 @@ pub(super) const FEATURES: &[Planted] = planted![
         "crates/cli/src/import/from/quintet.rs": "\"queue priority rank created_ms" =>
         "\"queue priority created_ms";
         ["--lib" "messages_of_an_older_server"]
+    "import-tells-no-losses": "a move does not say that copies wait for nothing any more"
+        "crates/cli/src/import.rs": "            importer.count.losses();\n" => "";
+        ["--test=operations" "an_import_says_which_copies_wait"]
+    "import-of-old-twice": "jobs that are stored stay at a beanstalkd before 1.12"
+        "crates/cli/src/import/from/beanstalk.rs": "if more { self.line.line()? } else { line }"
+        => "line"; ["--lib" "an_older_server_keeps_no_job"]
+    "import-undoes-a-change": "a move takes fields of before a change with the version behind it"
+        "crates/cli/src/import/from/quintet.rs":
+        "let answer = self.ask(&[200], (\"GET\", &path, None, None))?;\n            \
+         // Behind the versions: what is changed between is not deleted.\n            \
+         let heads = self.records(&records)?;"
+        => "let heads = self.records(&records)?;\n            \
+            let answer = self.ask(&[200], (\"GET\", &path, None, None))?;";
+        ["--test=operations" "a_change_to_a_message_while_it_is_moved"]
     "import-keeps-the-unread": "an import does not give back a message that it cannot read"
         "crates/cli/src/import/from/peer.rs": "        let (head, body) = message?;\n" =>
         "        let (head, body) = message.inspect_err(|_| drop(self.hold.delivered.pop_back()))?;\n";

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{
-    BufReader, BufWriter, ErrorKind, IsTerminal as _, Read, Seek as _, SeekFrom, Write, sink,
+    BufReader, BufWriter, ErrorKind, IsTerminal as _, Read, Seek as _, SeekFrom, Take, Write, sink,
     stdout,
 };
 use std::path::Path;
@@ -13,6 +13,10 @@ use quintet_control::Head;
 
 use crate::records::{self, Format, GzipSink, LineSink, LineSource, Members, Sink, Source as _};
 
+/// Bytes of a compressed member are fewer.
+const REST: u64 = 2 << 20;
+const ONLY_READ: &str = "the binary format is only read: use --format gzip, with a new file";
+
 /// The output, and the whole messages at its beginning.
 pub(super) type Opened = (Box<dyn Sink>, Tail);
 
@@ -22,7 +26,7 @@ pub(super) type Opened = (Box<dyn Sink>, Tail);
 /// It exists, cannot be made, or cannot be gone on with.
 pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<Opened>> {
     if format == Format::Binary {
-        bail!("the binary format is only read: use --format gzip, with a new file");
+        bail!(ONLY_READ);
     }
     if path.as_os_str() == "-" {
         if resume {
@@ -61,12 +65,17 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
         .write(true)
         .open(path)
         .with_context(cannot)?;
-    let (_, found) = records::begin_of(&file).with_context(cannot)?;
-    if found.is_some_and(|found| found != format) {
-        bail!(
-            "{} has another format: name it with --format",
-            path.display()
-        );
+    let (begin, found) = records::begin_of(&file).with_context(cannot)?;
+    let shown = path.display();
+    match found {
+        Some(Format::Binary) => bail!(ONLY_READ),
+        Some(Format::Gzip) if !records::is_export(&begin) => {
+            bail!("{shown} was not compressed by an export: name a new file")
+        }
+        Some(found) if found != format => {
+            bail!("{shown} has another format: name it with --format")
+        }
+        Some(_) | None => {}
     }
     let tail = match format {
         Format::Jsonl => lines_tail(&mut file),
@@ -130,17 +139,24 @@ fn lines_tail(file: &mut File) -> Result<Tail> {
     };
     if let Some(before) = end.checked_sub(1) {
         let begin = line_end(file, before)?;
-        file.seek(SeekFrom::Start(begin))?;
-        let line = BufReader::new(file.take(end - begin));
-        let mut source = LineSource::new(line, Rc::default());
+        let mut source = lines_of(file, begin, end)?;
         tail.last = source.next()?.map(|entry| entry.head);
         source.pieces(&mut sink())?;
     }
     if tail.last.is_none() {
+        if lines_of(file, 0, end)?.next()?.is_some() {
+            bail!("it does not end with a message, as an export does");
+        }
         // Batches alone are written again.
         tail.end = 0;
     }
     Ok(tail)
+}
+
+fn lines_of(file: &mut File, begin: u64, end: u64) -> Result<LineSource<Take<&mut File>>> {
+    file.seek(SeekFrom::Start(begin))?;
+    let lines = BufReader::new(file.take(end - begin));
+    Ok(LineSource::new(lines, Rc::default()))
 }
 
 /// Where the last line that ends before `limit` ends.
@@ -189,14 +205,39 @@ fn gzip_tail(file: &mut File) -> Result<Tail> {
             Err(error) => {
                 let cause = error.downcast_ref::<std::io::Error>();
                 let is_cut = cause.is_some_and(|cause| cause.kind() == ErrorKind::UnexpectedEof);
-                return if is_cut { Ok(tail) } else { Err(error) };
+                if is_cut && !is_followed(&mut source.from.get_mut().from, &tail)? {
+                    return Ok(tail);
+                }
+                return Err(match error.is::<records::BadInput>() {
+                    true => error.context("it is damaged: export into a new file"),
+                    false => error,
+                });
             }
         }
     }
 }
 
+/// Whether other members follow the one that cannot be read: then that is damaged, though it may
+/// seem to be cut.
+fn is_followed(from: &mut BufReader<&mut File>, tail: &Tail) -> Result<bool> {
+    from.seek(SeekFrom::Start(tail.end))?;
+    let mut members = Members::new(from);
+    members.lines = tail.messages;
+    let mut end = tail.end;
+    while members.more().unwrap_or(false) {
+        end = members.from.stream_position()?;
+    }
+    members.from.seek(SeekFrom::Start(end + 1))?;
+    let mut rest = Vec::new();
+    members.from.take(REST).read_to_end(&mut rest)?;
+    Ok(rest.len() as u64 == REST || records::has_member(&rest))
+}
+
 #[cfg(test)]
 mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
 
     fn message(id: u64, body: &[u8]) -> Head {
@@ -265,8 +306,31 @@ mod tests {
             .rposition(|some| some == comment);
         let mut bad = good.clone();
         bad[end.unwrap() - 10 - 8] ^= 0xff;
-        std::fs::write(&path, &bad).unwrap();
-        assert!(why(Format::Gzip).contains("damaged"));
-        assert!(std::fs::read(&path).unwrap() == bad, "nothing is cut off");
+        // A longer header, which ends behind the file.
+        let mut long = good.clone();
+        long[3] |= 4;
+        let mut foreign = GzEncoder::new(Vec::new(), Compression::fast());
+        foreign.write_all(&[b'x'; 100]).unwrap();
+        let foreign = foreign.finish().unwrap();
+        let blank = b"{\"queue\":\"q\",\"body\":\"x\"}\n\n".to_vec();
+        for (format, file, wanted) in [
+            (Format::Gzip, bad, "damaged"),
+            (Format::Gzip, long, "damaged"),
+            (
+                Format::Gzip,
+                foreign[..20].to_vec(),
+                "not compressed by an export",
+            ),
+            (Format::Gzip, b"QUINTEXP".to_vec(), "only read"),
+            (Format::Jsonl, blank, "does not end with a message"),
+        ] {
+            std::fs::write(&path, &file).unwrap();
+            let why = why(format);
+            assert!(why.contains(wanted), "{why}");
+            assert!(
+                std::fs::read(&path).unwrap() == file,
+                "{why}: it is as it was"
+            );
+        }
     }
 }

@@ -50,6 +50,11 @@ impl Count {
             0 if well => eprintln!("nothing to import"),
             _ => eprintln!("{self}"),
         }
+        self.losses();
+    }
+
+    /// Says what the copies have not.
+    pub(super) fn losses(&self) {
         if self.held > 0 {
             let held = count_of(self.held, "message");
             let stay = match self.held {

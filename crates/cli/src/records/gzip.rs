@@ -22,10 +22,16 @@ const MEMBER: usize = 256 << 10;
 /// It ends inside a line when it has so many.
 const MEMBER_MAX: usize = 1 << 20;
 
-/// Whether a compressed file that begins so is an export.
-pub(super) fn is_export(begin: &[u8]) -> bool {
-    let comment = begin.get(HEADER..).unwrap_or_default();
-    comment.starts_with(COMMENT.as_bytes())
+/// Whether a compressed file that begins so is an export, also if it was cut there.
+pub(crate) fn is_export(begin: &[u8]) -> bool {
+    let mut comment = begin.iter().skip(HEADER).zip(COMMENT.as_bytes());
+    comment.all(|(is, wanted)| is == wanted)
+}
+
+/// Whether a member begins somewhere in these bytes.
+pub(crate) fn has_member(bytes: &[u8]) -> bool {
+    let begins = |some: &[u8]| some.starts_with(&[FIRST_BYTE, 0x8b]) && is_export(some);
+    bytes.windows(HEADER + COMMENT.len()).any(begins)
 }
 
 /// Writes compressed lines.
@@ -121,7 +127,10 @@ impl<R: BufRead> Members<R> {
     }
 
     /// Reads the next member; false: there is none.
-    fn more(&mut self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// It is damaged, cut or of no export, or it cannot be read.
+    pub(crate) fn more(&mut self) -> io::Result<bool> {
         if self.from.fill_buf()?.is_empty() {
             return match self.ended {
                 true => Ok(false),

@@ -17,7 +17,7 @@ use quintet_control::Head;
 use serde_json::Value;
 
 use binary::BinarySource;
-pub(super) use gzip::{GzipSink, Members};
+pub(super) use gzip::{GzipSink, Members, has_member, is_export};
 pub(super) use lines::{LineSink, LineSource};
 
 /// Bodies longer than this pass in pieces.
@@ -157,7 +157,7 @@ pub(super) fn source(from: Box<dyn Read>) -> Result<Box<dyn Source>> {
     let read = Rc::default();
     let mut from = Counted(from, Rc::clone(&read));
     let (begin, format) = begin_of(&mut from).context("cannot read the file")?;
-    let is_export = gzip::is_export(&begin);
+    let is_export = is_export(&begin);
     let from = BufReader::with_capacity(1 << 18, Cursor::new(begin).chain(from));
     Ok(match format {
         Some(Format::Binary) => Box::new(BinarySource::new(from)?),

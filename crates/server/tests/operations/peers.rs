@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -170,8 +171,14 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// Reads a request for a Quintet and answers it as one without records and priorities.
-fn answers(near: &mut BufReader<TcpStream>, to: &str) -> std::io::Result<()> {
+/// Reads a request for a Quintet, and answers it when `meets` has seen it; if it `hides` anything,
+/// as one without records and priorities.
+fn answers(
+    near: &mut BufReader<TcpStream>,
+    to: &str,
+    hides: bool,
+    meets: &dyn Fn(&str),
+) -> std::io::Result<()> {
     let (mut first, mut headers, mut length) = (String::new(), String::new(), 0);
     near.read_line(&mut first)?;
     loop {
@@ -191,14 +198,18 @@ fn answers(near: &mut BufReader<TcpStream>, to: &str) -> std::io::Result<()> {
     let Some(what) = first.strip_suffix(" HTTP/1.1\r\n") else {
         return Err(ErrorKind::UnexpectedEof.into());
     };
-    let (status, text) = if what.contains("/record") {
+    meets(what);
+    let (status, text) = if hides && what.contains("/record") {
         let problem = json!({"code": "no_such_address", "detail": "there is no such address"});
         (404, problem.to_string())
     } else if what.starts_with("HEAD ") {
         (200, String::new())
     } else {
         let reply = http::ask(Connection::tcp(to, PATIENCE)?, what, &headers, &body)?;
-        let text = reply.body.replace("\"priority\":", "\"unknown\":");
+        let text = match hides {
+            true => reply.body.replace("\"priority\":", "\"unknown\":"),
+            false => reply.body,
+        };
         (reply.status, text)
     };
     let length = text.len();
@@ -206,18 +217,44 @@ fn answers(near: &mut BufReader<TcpStream>, to: &str) -> std::io::Result<()> {
     near.get_mut().write_all(reply.as_bytes())
 }
 
-/// Between an import and a server, which looks older than its records.
-fn older(server: &Server) -> String {
+/// Between an import and a server, see [`answers`].
+fn between(server: &Server, hides: bool, meets: impl Fn(&str) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let to = server.address_of("http").to_owned();
+    let meets = Arc::new(meets);
     std::thread::spawn(move || {
         for near in listener.incoming() {
             let (mut near, to) = (BufReader::new(near.unwrap()), to.clone());
-            std::thread::spawn(move || while answers(&mut near, &to).is_ok() {});
+            let meets = Arc::clone(&meets);
+            std::thread::spawn(move || while answers(&mut near, &to, hides, &*meets).is_ok() {});
         }
     });
     address
+}
+
+#[test]
+fn a_change_to_a_message_while_it_is_moved_is_not_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = served(&dir, None);
+    let server = Server::start(&dir.path().join("data"));
+    let later = json!({"body": "later", "delay_ms": 3_600_000, "priority": 5});
+    put(&old, "work", &json!([later]));
+    let id = all(&old)[0]["id"].as_u64().unwrap();
+    let (to, lists) = (old.address_of("http").to_owned(), AtomicUsize::new(0));
+    // Its version and its fields are read one behind the other.
+    let address = between(&old, false, move |what| {
+        if what.contains("state=delayed") && lists.fetch_add(1, Ordering::Relaxed) == 1 {
+            let what = format!("PATCH /api/v1/messages/{id}");
+            let connection = Connection::tcp(&to, PATIENCE).unwrap();
+            let reply = http::ask(connection, &what, http::JSON, b"{\"priority\":3}").unwrap();
+            assert!((200..210).contains(&reply.status), "{reply:?}");
+        }
+    });
+    done(&import(&server, &format!("quintet://{address}"), &[]));
+    assert!(all(&old).is_empty());
+    let mut here = all(&server).into_iter();
+    assert!(here.any(|message| message["priority"] == 3));
 }
 
 #[test]
@@ -236,7 +273,7 @@ fn an_older_quintet_is_left_with_what_it_does_not_show() {
     ask(&old, "POST /queues/paused/pause", &json!({}));
     let mut wanted = known(&old);
     wanted.retain(|name, _| name.starts_with("\"work\""));
-    let from = format!("quintet://{}", older(&old));
+    let from = format!("quintet://{}", between(&old, true, |_| ()));
     done(&import(&server, &from, &[]));
     let mut found = known(&server);
     for message in wanted.values_mut().chain(found.values_mut()) {
@@ -248,6 +285,29 @@ fn an_older_quintet_is_left_with_what_it_does_not_show() {
     // Which of these is for consumers it does not tell.
     let stay = ["\"alone\"", "\"waits\""].map(str::to_owned);
     assert_eq!(bodies(&old), BTreeSet::from(stay));
+}
+
+#[test]
+fn an_import_says_which_copies_wait_for_a_kick_or_are_in_no_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = served(&dir, None);
+    let server = Server::start(&dir.path().join("data"));
+    let batch = done(&old.run(&["batch", "new", "--success", "ran=all ran"]));
+    done(&old.run(&["put", "work", "page", "--batch", batch.trim()]));
+    let parent = done(&old.run(&["put", "build", "make"]));
+    // It stays there.
+    let lease = json!({"lease_ms": 3_600_000});
+    ask(&old, "POST /queues/build/reserve", &lease);
+    done(&old.run(&["put", "deploy", "ship", "--after", parent.trim()]));
+    let output = import(&server, &from(&old), &[]);
+    done(&output);
+    let printed = text(&output.stderr);
+    for expected in [
+        "1 message of the source waited for other messages",
+        "1 message of the source belonged to batches",
+    ] {
+        assert!(printed.contains(expected), "{printed}");
+    }
 }
 
 #[test]

@@ -241,13 +241,20 @@ impl Beanstalk {
             match line.as_str() {
                 // Somebody else was faster.
                 "NOT_FOUND" => {}
-                "UNKNOWN_COMMAND" => bail!(
-                    "{} is older than 1.12 and hands out only ready jobs: {state} jobs of the \
-                     tube {} stay there, and the tubes after it; kick these jobs, or wait until \
-                     they are due",
-                    self.line.address(),
-                    self.watched
-                ),
+                "UNKNOWN_COMMAND" => {
+                    // What is stored is still deleted there: nothing is left unread.
+                    let found = if more { self.line.line()? } else { line };
+                    if found.starts_with("FOUND ") {
+                        self.body(&found, "FOUND")?;
+                    }
+                    bail!(
+                        "{} is older than 1.12 and hands out only ready jobs: {state} jobs of the \
+                         tube {} stay there, and the tubes after it; kick these jobs, or wait \
+                         until they are due",
+                        self.line.address(),
+                        self.watched
+                    )
+                }
                 _ => {
                     let (id, body) = self.body(&line, "RESERVED")?;
                     bytes += body.len();
@@ -409,5 +416,71 @@ impl Server for Beanstalk {
 
     fn local(&mut self) -> Option<SocketAddr> {
         self.line.local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use super::super::peer::Mover;
+    use super::*;
+    use crate::records::Source as _;
+
+    /// The reply of an older beanstalkd, which has a delayed job.
+    fn reply(request: &str) -> String {
+        let report = |text: &str| format!("OK {}\r\n{text}\r\n", text.len());
+        let verb = request.split(' ').next().unwrap_or_default();
+        match verb {
+            "list-tubes" => report("---\n- t\n"),
+            "stats-tube" | "stats-job" => report("---\npri: 1\n"),
+            "use" => "USING t\r\n".to_owned(),
+            "watch" | "ignore" => "WATCHING 1\r\n".to_owned(),
+            "peek-delayed" => "FOUND 2 1\r\nb\r\n".to_owned(),
+            "delete" => "DELETED\r\n".to_owned(),
+            "reserve-with-timeout" => "TIMED_OUT\r\n".to_owned(),
+            _ => "UNKNOWN_COMMAND\r\n".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_older_server_keeps_no_job_that_is_stored() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = Remote {
+            address: listener.local_addr().unwrap().to_string(),
+            password: None,
+            queue: None,
+        };
+        let server = std::thread::spawn(move || {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let mut ready = Some("RESERVED 1 1\r\na\r\n".to_owned());
+            let mut deleted = Vec::new();
+            loop {
+                let mut line = String::new();
+                if stream.read_line(&mut line).unwrap_or(0) == 0 {
+                    return deleted;
+                }
+                let request = line.trim_end();
+                if request.starts_with("delete ") {
+                    deleted.push(request.to_owned());
+                }
+                let is_taken = request.starts_with("reserve-with");
+                let taken = ready.take_if(|_| is_taken);
+                let reply = taken.unwrap_or_else(|| reply(request));
+                stream.get_mut().write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        let beanstalk = Beanstalk::connect(&at).unwrap();
+        let mut mover = Mover::begin(beanstalk, Arc::default()).unwrap();
+        let entry = mover.next().unwrap().expect("a ready job");
+        assert_eq!(entry.body.as_deref(), Some(&b"a"[..]));
+        let error = mover.next().err().expect("a delayed one").to_string();
+        assert!(error.contains("is older than 1.12"), "{error}");
+        mover.stored(1).unwrap();
+        assert_eq!(mover.give_back().unwrap(), 0);
+        drop(mover);
+        assert_eq!(server.join().unwrap(), ["delete 1"]);
     }
 }

@@ -377,8 +377,9 @@ impl Server for Quintet {
         if let Some(cursor) = &part.cursor {
             list.push_str(&format!("&cursor={}", coded(cursor)));
         }
-        let mut heads = self.records(&format!("{queue}/records?{list}&bodies=start"))?;
-        let (_, answer) = if part.reserves {
+        let records = format!("{queue}/records?{list}&bodies=start");
+        let (mut heads, (_, answer)) = if part.reserves {
+            let heads = self.records(&records)?;
             // No more than were listed, as far as any were.
             let max = match heads.len() {
                 0 => AT_ONCE,
@@ -386,13 +387,18 @@ impl Server for Quintet {
             };
             let requested = json!({ "max": max, "lease_ms": LEASE_MS });
             let path = format!("{queue}/reserve");
-            self.ask(&[200], ("POST", &path, Some(&requested), None))?
-        } else if part.state == Standing::Ready && part.not_selectable && !self.has_records {
-            // An older server does not tell which of them are not for consumers.
-            return Ok(false);
+            let answer = self.ask(&[200], ("POST", &path, Some(&requested), None))?;
+            (heads, answer)
         } else {
             let path = format!("{queue}/messages?{list}");
-            self.ask(&[200], ("GET", &path, None, None))?
+            let answer = self.ask(&[200], ("GET", &path, None, None))?;
+            // Behind the versions: what is changed between is not deleted.
+            let heads = self.records(&records)?;
+            if part.state == Standing::Ready && part.not_selectable && !self.has_records {
+                // An older server does not tell which of them are not for consumers.
+                return Ok(false);
+            }
+            (heads, answer)
         };
         let page: Page =
             serde_json::from_value(answer).with_context(|| self.of_another_version())?;
