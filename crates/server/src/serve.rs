@@ -192,7 +192,7 @@ impl Process {
         cluster::follow(config, listeners, connections, arrivals, log, &reload, ours)
     }
 
-    /// Serves with all that is started, until an order ends it.
+    /// Serves with all that is started, until a request ends it.
     fn serve_with(
         &self,
         mut threads: ServerThreads,
