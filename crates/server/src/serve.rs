@@ -686,6 +686,8 @@ impl ServerThreads {
         if !(self.io.join() & self.dispatcher.join() & self.helpers.join()) {
             return Err(anyhow!("a thread ended too early: see the log above"));
         }
+        // Others had decided it for a subscription that ended with its thread.
+        self.server.edge.give_back_late();
         if !self.server.core.finish() {
             return Err(anyhow!(stuck::LOST));
         }
