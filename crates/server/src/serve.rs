@@ -192,7 +192,7 @@ impl Process {
         cluster::follow(config, listeners, connections, arrivals, log, &reload, ours)
     }
 
-    /// Serves with all that is started, until an order ends it.
+    /// Serves with all that is started, until a request ends it.
     fn serve_with(
         &self,
         mut threads: ServerThreads,
@@ -686,6 +686,8 @@ impl ServerThreads {
         if !(self.io.join() & self.dispatcher.join() & self.helpers.join()) {
             return Err(anyhow!("a thread ended too early: see the log above"));
         }
+        // Others had decided it for a subscription that ended with its thread.
+        self.server.edge.give_back_late();
         if !self.server.core.finish() {
             return Err(anyhow!(stuck::LOST));
         }

@@ -123,6 +123,14 @@ pub(super) const WAITS: &[Planted] = planted![
         "crates/host/src/keep/spill.rs":
         "            at.engine.set_memory_room(0);\n            at.engine\n                .supply"
         => "            at.engine\n                .supply"; ["--lib" "a_stop_leaves_no_put"]
+    "wait-turn-end": "what the end of a turn leaves for others waits for an event"
+        "crates/edge/src/io/decisions.rs":
+        "        self.has_outcomes() || self.trail.recorded > 0 || self.gather.is_open()"
+        => "        !self.local.is_empty() || self.gather.is_open()";
+        ["--lib" "what_the_end_of_a_turn"] ["--test=protocols" "what_an_idle_connection_held"]
+    "late-at-stop": "a stop loses a message for a subscription whose thread has ended"
+        "crates/server/src/serve.rs": "        self.server.edge.give_back_late();\n" => "";
+        ["--bin=quintet" "a_message_for_a_client_of_a_thread_that"]
     "wait-upload-more": "a large body is not read on"
         "crates/edge/src/io/conns.rs": "                self.again_large.push_back(slot);\n"
         => "                self.dirty.push(slot);\n"; ["--test=protocols" "items_of_every_size"]

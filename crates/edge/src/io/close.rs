@@ -103,7 +103,8 @@ impl IoThread {
         }
     }
 
-    /// True once all connections are gone at a stop; closes those whose time is over.
+    /// True once all connections are gone at a stop, and others have what they held; closes those
+    /// whose time is over.
     pub(super) fn is_stopped(&mut self) -> bool {
         let Some(at) = self.turn.stop_at else {
             return false;
@@ -113,6 +114,6 @@ impl IoThread {
             let unread = conn.blocked && now.duration_since(conn.active) >= UNREAD_AT_STOP;
             unread || now >= at
         });
-        self.conns.is_empty()
+        self.conns.is_empty() && !self.decisions.has_outcomes()
     }
 }

@@ -26,9 +26,15 @@ pub(super) struct Decisions {
 }
 
 impl Decisions {
-    /// There is something to deliver or to sync.
+    /// There is something to deliver, to write or to sync: connections are closed at a turn's end,
+    /// too, and what they held is for others.
     pub(super) fn is_any(&self) -> bool {
-        !self.local.is_empty() || self.gather.is_open()
+        self.has_outcomes() || self.trail.recorded > 0 || self.gather.is_open()
+    }
+
+    /// There is something to deliver.
+    pub(super) fn has_outcomes(&self) -> bool {
+        !(self.local.is_empty() && self.trail.mail.is_empty())
     }
 
     /// The next outcome for a connection of this thread.
@@ -96,6 +102,41 @@ impl Decisions {
         };
         if !done {
             core.sync_soon();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_types::{Hold, Name, Outcome};
+
+    use super::*;
+
+    #[test]
+    fn what_the_end_of_a_turn_leaves_waits_for_no_event() {
+        let mut decisions = Decisions::default();
+        assert!(!decisions.is_any() && !decisions.has_outcomes());
+        decisions.trail.recorded = 1;
+        assert!(decisions.is_any(), "a batch is to be written");
+        for thread in 0..2 {
+            let mut decisions = Decisions::default();
+            let key = ClientKey {
+                thread,
+                slot: 0,
+                generation: 1,
+            };
+            let delivery = Delivery {
+                to: key.client_id(),
+                standing: false,
+                claimed: false,
+                outcome: Outcome::Done,
+                hold: Hold::Turn,
+                queue: Name::default(),
+                peeked: false,
+            };
+            decisions.trail.mail.push((delivery, Required::default()));
+            decisions.sort_outgoing(0);
+            assert!(decisions.is_any() && decisions.has_outcomes(), "{thread}");
         }
     }
 }

@@ -4,14 +4,16 @@
 use quintet_client::Did;
 use quintet_hooks::Decided as Hooked;
 use quintet_host::{ClientKey, Required};
-use quintet_types::{Caller, Delivery, Outcome, State};
+use quintet_types::{Caller, Delivery, Message, Outcome, State};
 use quintet_wire::{ClientRequest, Next, ServerResponse};
 
 use super::conn::DueReply;
 use super::counts::{Family, Read, Replies};
 use super::hooked::reply;
+use super::mail::Mail;
 use super::operations::{Administers, did_of, result_of};
 use super::thread::IoThread;
+use crate::edge::Edge;
 
 /// Deliveries to own connections in one turn.
 const LOCAL_DELIVERIES: usize = 1024;
@@ -117,17 +119,9 @@ impl IoThread {
         }
     }
 
-    /// A delivery came too late: leases of the connection end with it, the rest
-    /// is undone.
     fn give_back(&mut self, delivery: Delivery) {
-        if let Outcome::Messages(messages) = delivery.outcome
-            && !delivery.peeked
-        {
-            let caller = Caller {
-                client_id: delivery.to,
-                ..Caller::default()
-            };
-            self.restore(caller, messages.into_vec());
+        if let Some((caller, messages)) = late(delivery) {
+            self.restore(caller, messages);
         }
     }
 
@@ -219,6 +213,37 @@ impl IoThread {
         self.due.mark_dirty(slot, conn);
         self.serve(slot);
     }
+}
+
+impl Edge {
+    /// Gives back what came for I/O threads that have ended meanwhile.
+    pub fn give_back_late(&self) {
+        let mut mail = Vec::new();
+        for mailbox in &self.mail {
+            mailbox.collect(&mut mail);
+            for item in mail.drain(..) {
+                if let Mail::Delivery(delivery, _) = item
+                    && let Some((caller, messages)) = late(delivery)
+                {
+                    self.core
+                        .with_access(|access| access.restore(caller, messages));
+                }
+            }
+        }
+    }
+}
+
+/// The client and the messages of a delivery that came too late: leases of the connection end with
+/// it, the rest is undone.
+fn late(delivery: Delivery) -> Option<(Caller, Vec<Message>)> {
+    let Outcome::Messages(messages) = delivery.outcome else {
+        return None;
+    };
+    let caller = Caller {
+        client_id: delivery.to,
+        ..Caller::default()
+    };
+    (!delivery.peeked).then(|| (caller, messages.into_vec()))
 }
 
 /// True if the outcome's messages are no longer in the engine: a lease leaves

@@ -4,9 +4,10 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use quintet_client::{BodyBytes, ClientApi as _, Operator as _, ScopedClient, ask};
+use quintet_host::{ClientKey, Required};
 use quintet_types::{
-    BackTo, Body, ClientId, Command, CommandError, LeaseOwner, LeaseRequest, LeaseTime, Message,
-    Name, Outcome, Put, Take, Wait,
+    BackTo, Body, ClientId, Command, CommandError, Delivery, Hold, LeaseOwner, LeaseRequest,
+    LeaseTime, Message, Name, Outcome, Put, Take, Wait,
 };
 
 use super::*;
@@ -447,6 +448,36 @@ fn a_take_that_gets_draining_took_nothing() {
             "{left} are there, {there} were told, {unknown} are unknown"
         );
     }
+}
+
+#[test]
+fn a_message_for_a_client_of_a_thread_that_has_ended_goes_back() {
+    let dir = tempfile::tempdir().expect("directory");
+    let next = || Command::Take(take(&["q"], Wait::No, false));
+    let mut running = ServerThreads::start(dir.path(), 1, SyncPolicy::Always);
+    running.ask(put("q", b"late"));
+    let outcome = running.ask(next());
+    assert_eq!(bodies(&outcome), [b"late"]);
+    assert!(running.end_io(Instant::now() + PATIENCE));
+    let key = ClientKey {
+        thread: 0,
+        slot: 0,
+        generation: 1,
+    };
+    let delivery = Delivery {
+        to: key.client_id(),
+        standing: true,
+        claimed: false,
+        outcome,
+        hold: Hold::Turn,
+        queue: Name::new(b"q"),
+        peeked: false,
+    };
+    running.server.core.hand(delivery, Required::default());
+    running.stop().expect("stop");
+    let running = ServerThreads::start(dir.path(), 1, SyncPolicy::Always);
+    assert_eq!(bodies(&running.ask(next())), [b"late"]);
+    running.stop().expect("stop");
 }
 
 #[test]

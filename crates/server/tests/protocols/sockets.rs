@@ -205,6 +205,21 @@ fn idle_connections_are_closed_where_configured() {
     waiting.expect_value("w", b"x");
 }
 
+/// Its thread has no other connection, and so no event.
+#[test]
+fn what_an_idle_connection_held_goes_to_a_client_of_another_thread() {
+    let config = "io_threads = 2\n[[listen]]\nprotocol = 'memcache'\naddress = 0\nidle = '2s'";
+    let server = Start::of(config).serve_as_configured();
+    let mut waiting = server.client();
+    waiting.put("w", b"x");
+    let mut idle = server.client();
+    idle.send(b"get w/open\r\n");
+    idle.expect_value("w", b"x");
+    waiting.send(b"get w/t=3600000\r\n");
+    idle.expect_end();
+    waiting.expect_value("w", b"x");
+}
+
 #[test]
 fn running_out_of_files_is_survived() {
     let server = Server::fresh();

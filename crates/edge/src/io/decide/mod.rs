@@ -100,8 +100,9 @@ impl IoThread {
 }
 
 impl Deciding<'_> {
-    /// A command, with the events of hooks around it.
-    #[inline]
+    /// A command, with the events of hooks around it. As a function of its own it would be moved
+    /// once more.
+    #[inline(always)]
     fn command(&mut self, command: Command) -> Then {
         let (mut undone, mut in_line) = (false, 0);
         if let Command::Take(take) = &command {
@@ -174,6 +175,7 @@ impl Deciding<'_> {
     }
 
     /// The same; the connection closes if the reply is an error.
+    #[inline(never)]
     fn command_or_close(&mut self, command: Command) -> Then {
         let then = self.command(command);
         if !matches!(then, Then::Wait(_))
@@ -187,6 +189,7 @@ impl Deciding<'_> {
     }
 
     /// The same; the reply waits for the disk under every sync policy.
+    #[inline(never)]
     fn command_synced(&mut self, command: Command) -> Then {
         let then = self.command(command);
         if !matches!(then, Then::Wait(_))
