@@ -363,6 +363,14 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/host/src/access.rs": "if by_name.action.is_of_tracks() {"
         => "if by_name.action.is_of_tracks() && first > 99 {";
         ["--lib" "a_report_by_name_is_of_the_reserved"]
+    "cancelled-hides-a-namesake":
+        "a cancel by name finds the message that is cancelled, and not another shard's"
+        "crates/engine/src/decide/named.rs": "return Some((Ms::NEVER, !again));"
+        => "return Some((Ms::NEVER, again || !again));";
+        ["--lib" "a_message_that_is_cancelled_already_hides"]
+    "entries-of-a-block-unbounded": "a damaged block has more messages than its bytes can hold"
+        "crates/engine/src/codec/run.rs": "|| count > 1 << 20 ||"
+        => "|| count > 1 << 24 ||"; ["--test=sim" "the_kept_corpus_is_read"]
     "queue-number-of-a-block-unbounded": "a damaged block says which queue it is of by any number"
         "crates/engine/src/codec/run.rs": "let queue = r.queue()?;"
         => "let queue = quintet_types::QueueId(r.small(\"queue\")?);";
