@@ -371,6 +371,9 @@ pub(super) const FOUND: &[Planted] = planted![
     "entries-of-a-block-unbounded": "a damaged block has more messages than its bytes can hold"
         "crates/engine/src/codec/run.rs": "|| count > 1 << 20 ||"
         => "|| count > 1 << 24 ||"; ["--test=sim" "the_kept_corpus_is_read"]
+    "pages-of-dropped-queues": "queues that were made and dropped take memory for good"
+        "crates/engine/src/store/queue_table.rs": "if page.count == 0 {"
+        => "if page.count == PAGE {"; ["--lib" "a_great_number_and_numbers_of_the_past"]
     "queue-number-of-a-block-unbounded": "a damaged block says which queue it is of by any number"
         "crates/engine/src/codec/run.rs": "let queue = r.queue()?;"
         => "let queue = quintet_types::QueueId(r.small(\"queue\")?);";
