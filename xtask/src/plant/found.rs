@@ -374,6 +374,10 @@ pub(super) const FOUND: &[Planted] = planted![
     "pages-of-dropped-queues": "queues that were made and dropped take memory for good"
         "crates/engine/src/store/queue_table.rs": "if page.count == 0 {"
         => "if page.count == PAGE {"; ["--lib" "a_great_number_and_numbers_of_the_past"]
+    "number-that-no-log-has": "a server makes a queue of a number that it cannot read again"
+        "crates/engine/src/decide/make.rs": "|| self.store.queues.len() >= NUMBERS"
+        => "|| self.store.queues.len() > NUMBERS";
+        ["--test=life" "a_queue_is_refused_whose_number"]
     "queue-number-of-a-block-unbounded": "a damaged block says which queue it is of by any number"
         "crates/engine/src/codec/run.rs": "let queue = r.queue()?;"
         => "let queue = quintet_types::QueueId(r.small(\"queue\")?);";
