@@ -144,7 +144,7 @@ impl Engine {
         self.idle_least = rests.filter(|&ms| ms > 0).min().unwrap_or(0);
         self.store.keep_ends(settings.ends_max as usize);
         self.settings = settings;
-        let queues = self.store.queues.iter().flatten();
+        let queues = self.store.queues.iter();
         let queues: Vec<QueueId> = queues.map(|queue| queue.id).collect();
         for queue in queues {
             self.resettle(queue);

@@ -233,7 +233,7 @@ impl Access<'_> {
                 if known > best.0 {
                     best = (known, shard);
                 }
-                if known.is_some_and(|(at, _)| at == Ms::NEVER) {
+                if known == Some((Ms::NEVER, true)) {
                     break;
                 }
             }

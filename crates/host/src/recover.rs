@@ -291,11 +291,11 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
         .flat_map(|shard| shard.engine.needed_runs())
         .collect();
     let needed = needed.iter().map(|run| run.0);
-    // A file of a greater number is nobody's run, and no new one may get one above that.
     let numbers = there.iter().map(|name| name.number.0);
-    let numbers = numbers.filter(|&number| number < 1 << 30);
-    let next = numbers.chain(needed).chain(died).max();
-    let next = next.map(|newest| newest + 1);
+    let numbers = numbers.chain(needed).chain(died);
+    // No server came to a greater number, and no new run may get one above that.
+    let newest = numbers.filter(|&number| number < 1 << 30).max();
+    let next = newest.map(|newest| newest + 1);
     let (mut open, mut bad) = (BTreeMap::new(), Vec::new());
     for (number, shard) in shards.iter().enumerate() {
         for run in shard.engine.needed_runs() {

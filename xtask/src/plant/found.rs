@@ -363,6 +363,21 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/host/src/access.rs": "if by_name.action.is_of_tracks() {"
         => "if by_name.action.is_of_tracks() && first > 99 {";
         ["--lib" "a_report_by_name_is_of_the_reserved"]
+    "cancelled-hides-a-namesake":
+        "a cancel by name finds the message that is cancelled, and not another shard's"
+        "crates/engine/src/decide/named.rs": "return Some((Ms::NEVER, !again));"
+        => "return Some((Ms::NEVER, again || !again));";
+        ["--lib" "a_message_that_is_cancelled_already_hides"]
+    "entries-of-a-block-unbounded": "a damaged block has more messages than its bytes can hold"
+        "crates/engine/src/codec/run.rs": "|| count > 1 << 20 ||"
+        => "|| count > 1 << 24 ||"; ["--test=sim" "the_kept_corpus_is_read"]
+    "pages-of-dropped-queues": "queues that were made and dropped take memory for good"
+        "crates/engine/src/store/queue_table.rs": "if page.count == 0 {"
+        => "if page.count == PAGE {"; ["--lib" "a_great_number_and_numbers_of_the_past"]
+    "number-that-no-log-has": "a server makes a queue of a number that it cannot read again"
+        "crates/engine/src/decide/make.rs": "|| self.store.queues.len() >= NUMBERS"
+        => "|| self.store.queues.len() > NUMBERS";
+        ["--test=life" "a_queue_is_refused_whose_number"]
     "queue-number-of-a-block-unbounded": "a damaged block says which queue it is of by any number"
         "crates/engine/src/codec/run.rs": "let queue = r.queue()?;"
         => "let queue = quintet_types::QueueId(r.small(\"queue\")?);";
@@ -412,6 +427,6 @@ pub(super) const FOUND: &[Planted] = planted![
         => "queue.filter(|queue| queue.id == id) else";
         ["--test=life" "a_message_that_is_archived_in_a_dropped"]
     "number-of-a-stray-file": "a stray file decides about the numbers of new runs"
-        "crates/host/src/recover.rs": "numbers.filter(|&number| number < 1 << 30);"
-        => "numbers.filter(|&number| number > 0);"; ["--lib" "a_file_whose_name_has_a_number"]
+        "crates/host/src/recover.rs": "numbers.filter(|&number| number < 1 << 30).max();"
+        => "numbers.filter(|&number| number > 0).max();"; ["--lib" "a_file_whose_name_has_a_number"]
 ];

@@ -8,7 +8,8 @@ pub(super) fn of_byte<C: Coded>(byte: u8) -> Result<C, FactError> {
     C::of(byte).ok_or(FactError::BadField(C::FIELD))
 }
 
-/// The queue of this number. A table of queues is an array: a damaged number must not make it huge.
+/// The queue of this number. A table has a list of its pages: a damaged number must not make it
+/// huge.
 pub(super) fn queue_of(number: u64, field: &'static str) -> Result<QueueId, FactError> {
     let number = u32::try_from(number).ok().filter(|&it| it < 1 << 28);
     number.map(QueueId).ok_or(FactError::BadField(field))

@@ -45,8 +45,9 @@ pub(super) fn read_block(r: &mut Reader<'_>) -> Result<Block, FactError> {
         expires: r.time()?,
         created: Ms(r.number()?),
     };
-    // A block has a MiB at most. What it has lost is a bit array as long as the count.
-    if block.live > count || count >= 1 << 24 || ordinal.checked_add(count).is_none() {
+    // A block has a MiB and one entry at most, an entry two bytes at least. What it has lost is a
+    // bit array as long as the count.
+    if block.live > count || count > 1 << 20 || ordinal.checked_add(count).is_none() {
         return Err(FactError::BadField("count"));
     }
     Ok(block)

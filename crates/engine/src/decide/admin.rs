@@ -522,7 +522,7 @@ impl Engine {
         let all = self.store.queues.len();
         let end = all.min(at.saturating_add(LOOKS));
         while at < end && done.queues < DROPS {
-            let queue = self.store.queues[at].as_deref();
+            let queue = self.store.queues.get(at);
             at += 1;
             let Some(queue) = queue else { continue };
             // One that is only waited on is not there to be dropped.

@@ -90,9 +90,8 @@ impl Engine {
             next,
         } = spill;
         let end = self.store.queues.len().min(next.saturating_add(max));
-        let slice = self.store.queues.get(*next..end).unwrap_or_default();
-        *next = end;
-        for queue in slice.iter().filter_map(|queue| queue.as_deref()) {
+        let numbers = std::mem::replace(next, end)..end;
+        for queue in numbers.filter_map(|at| self.store.queues.get(at)) {
             if queue.live.dropped || queue.live.settings.memory || !queue.live.recorded {
                 continue;
             }

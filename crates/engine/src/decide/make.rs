@@ -7,6 +7,10 @@ use crate::fact::{Fact, Journal};
 use crate::step::Call;
 use crate::store::{Maker, Queue, queue_weight};
 
+/// Numbers rise with each queue that is made, and a log has none of 2^28 or more. Those above these
+/// are left for queues that are made beyond the limits.
+const NUMBERS: usize = (1 << 28) - (1 << 24);
+
 impl Engine {
     /// The queue of this name, if it is more than what somebody waits on or refers to.
     pub(crate) fn there(&self, name: &Name) -> Result<QueueId, CommandError> {
@@ -34,7 +38,9 @@ impl Engine {
         if !name.is_possible() {
             return Err(CommandError::BadName);
         }
-        if self.store.names.len() >= self.settings.queues_max as usize {
+        if self.store.names.len() >= self.settings.queues_max as usize
+            || self.store.queues.len() >= NUMBERS
+        {
             return Err(CommandError::TooManyQueues);
         }
         let maker = self.making(call)?;

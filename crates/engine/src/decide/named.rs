@@ -72,11 +72,15 @@ impl Engine {
     }
 
     /// How well this shard knows the message that a report or a cancel names: `Ms::NEVER` if it is
-    /// reserved here, else as new as its newest record is.
+    /// reserved here (and false if it is cancelled already and is to be again), else as new as its
+    /// newest record is.
     pub fn knows_named(&mut self, caller: Caller, by_name: &ByName) -> Option<(Ms, bool)> {
         let (requester, verb) = (caller.principal, by_name.action.verb());
-        if self.named(requester, caller.client_id, by_name).is_some() {
-            return Some((Ms::NEVER, true));
+        if let Some(id) = self.named(requester, caller.client_id, by_name) {
+            let message = self.store.message(id);
+            let is_cancelled = message.is_some_and(|message| message.cancelled().is_some());
+            let again = is_cancelled && matches!(by_name.action, NamedAction::Cancel(_));
+            return Some((Ms::NEVER, !again));
         }
         let track = self.track_named(requester, by_name, verb);
         track.ok().map(|(_, track)| track.newness())

@@ -131,7 +131,7 @@ impl Engine {
         let mut moved = 0;
         while at < end && page.queues.len() < QUEUES && name_bytes < NAME_BYTES && moved < ALARMS {
             moved += self.store.promote(QueueId::at(at), self.now);
-            let queue = self.store.queues[at].as_deref();
+            let queue = self.store.queues.get(at);
             at += 1;
             if let Some(queue) = queue.filter(|queue| !queue.live.dropped) {
                 name_bytes += queue.name.as_bytes().len();

@@ -270,7 +270,7 @@ impl Engine {
         let mut at = from;
         let mut idle: Vec<QueueId> = Vec::new();
         while at < all.min(from + IDLE_LOOKS) && idle.len() < STEPS {
-            let queue = self.store.queues[at].as_deref();
+            let queue = self.store.queues.get(at);
             at += 1;
             let Some(queue) = queue else {
                 continue;

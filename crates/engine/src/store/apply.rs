@@ -244,8 +244,7 @@ impl Durable {
                 bury_order,
             } => {
                 let Self { queues, sums, .. } = self;
-                let found = queues.get_mut(queue.0 as usize);
-                if let Some(queue) = found.and_then(Option::as_deref_mut) {
+                if let Some(queue) = queues.get_mut(queue.0 as usize) {
                     Self::replace_totals(&mut sums.totals, &mut queue.totals, *totals);
                     queue.head = queue.head.min(head);
                     queue.bury_order = queue.bury_order.max(bury_order);
@@ -266,7 +265,7 @@ impl Durable {
                 Self::replace_totals(sum, &mut self.counts.gone, counts.gone);
                 self.counts = *counts;
                 // They are counted as gone by now.
-                let queues = self.queues.iter_mut().flatten();
+                let queues = self.queues.iter_mut();
                 for queue in queues.filter(|queue| queue.live.dropped) {
                     Self::replace_totals(sum, &mut queue.totals, QueueTotals::default());
                 }

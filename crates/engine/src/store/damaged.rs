@@ -180,7 +180,7 @@ const MESSAGES: &[Row] = &[
     (
         "a message that goes into the maps has a queue",
         ready,
-        |s| s.queues.clear(),
+        |s| s.queues = Default::default(),
         |s| s.add(message(2, keyed()), None, SEGMENT_REF),
     ),
     (
@@ -261,7 +261,7 @@ const MESSAGES: &[Row] = &[
     (
         "a consumer waits on a queue that was found or made",
         ready,
-        |s| s.queues.clear(),
+        |s| s.queues = Default::default(),
         |s| s.enter_line(Q, 1, WaitsTo::Take),
     ),
     (
@@ -307,7 +307,7 @@ const RUNS: &[Row] = &[
     (
         "a message that goes into the maps has a queue",
         stored,
-        |s| s.queues.clear(),
+        |s| s.queues = Default::default(),
         |s| _ = s.load(BLOCK, vec![(0, message(1, keyed()))]),
     ),
     (

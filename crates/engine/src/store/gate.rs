@@ -463,7 +463,7 @@ impl Store {
 
     /// When a queue was last used is not remembered: its rest begins anew.
     pub(crate) fn rest_anew(&mut self, now: Ms) {
-        for queue in self.0.queues.iter_mut().flatten() {
+        for queue in self.0.queues.iter_mut() {
             queue.live.used = now;
         }
     }

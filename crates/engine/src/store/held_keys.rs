@@ -89,7 +89,7 @@ impl Durable {
             }
         });
         let Self { queues, keyed, .. } = self;
-        if let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) {
+        if let Some(queue) = queues.get_mut(id.0 as usize) {
             keyed.change(queue, |groups| groups.hold(&key, until, now));
         }
         self.rearm(id);
@@ -138,7 +138,7 @@ impl Durable {
     /// # Errors
     /// The sum over all queues is not their holds'.
     pub(super) fn verify_holds(&self) -> Result<(), String> {
-        let holds = self.queues.iter().flatten();
+        let holds = self.queues.iter();
         let holds = holds.filter_map(|queue| queue.held_keys.as_ref());
         let (mut bytes, mut count) = (0, 0);
         for held in holds {

@@ -28,7 +28,7 @@ impl Durable {
         let (mut count, mut left) = (Fact::IdMark(0), u64::MAX);
         // Looked at once: there may be many, and each takes some lines of the processor's cache.
         let mut parents = Vec::new();
-        let queues = self.queues.iter().flatten();
+        let queues = self.queues.iter();
         for queue in queues.filter(|queue| queue.is_restated()) {
             if !queue.children.is_empty() {
                 parents.push(queue);

@@ -138,7 +138,6 @@ impl Durable {
         let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
         let message = self.messages.at_mut(slot);
         let queue = self.queues.get_mut(message.queue.0 as usize);
-        let queue = queue.and_then(Option::as_deref_mut);
         let queue = queue.expect("a message that goes into the maps has a queue");
         let (id, len) = (message.id, message.size());
         // Of a dropped queue nothing counts, though some may be reserved yet.
@@ -310,7 +309,7 @@ impl Durable {
         // It may be about to change.
         message.unpick();
         let queue = self.queues.get_mut(message.queue.0 as usize);
-        let Some(queue) = queue.and_then(Option::as_deref_mut) else {
+        let Some(queue) = queue else {
             // A log that buries two messages in the same turn leaves one of them behind.
             return;
         };
@@ -381,7 +380,7 @@ impl Durable {
     pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> usize {
         let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
         let queue = self.queues.get_mut(id.0 as usize);
-        let Some(queue) = queue.and_then(Option::as_deref_mut) else {
+        let Some(queue) = queue else {
             return 0;
         };
         let mut moved = 0;

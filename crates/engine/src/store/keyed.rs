@@ -130,7 +130,7 @@ impl Durable {
             keyed,
             ..
         } = self;
-        let queue = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        let queue = queues.get_mut(id.0 as usize);
         let queue = queue.expect("groups are built in a queue that is there");
         let groups = queue.groups.take();
         let mut groups = groups.expect("groups that are there are built");
@@ -201,7 +201,7 @@ impl Durable {
     /// Lets those groups of a queue go whose time has come.
     pub(crate) fn ring_groups(&mut self, id: QueueId, now: Ms) {
         let Self { queues, keyed, .. } = self;
-        let queue = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        let queue = queues.get_mut(id.0 as usize);
         if let Some(queue) = queue
             && let Some(groups) = &queue.groups
             && groups.alarm().is_some_and(|at| at <= now)
@@ -214,7 +214,7 @@ impl Durable {
     /// A message of a queue with groups is handed out.
     pub(crate) fn handed_of_key(&mut self, id: QueueId, key: Option<&Arc<[u8]>>, now: Ms) {
         let Self { queues, keyed, .. } = self;
-        let queue = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        let queue = queues.get_mut(id.0 as usize);
         if let Some(queue) = queue {
             keyed.change(queue, |groups| groups.handed(key, now));
             self.rearm(id);
@@ -296,7 +296,7 @@ impl Durable {
     /// Groups are not what the queue's messages and blocks come to.
     pub(super) fn verify_groups(&self) -> Result<(), String> {
         let mut bytes = 0;
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter() {
             bytes += queue.keys.len() as u64 * KEY;
             let rules = Rules::of(&queue.live.settings).filter(|_| !queue.live.dropped);
             let found = queue.groups.as_ref().map(|groups| groups.rules());

@@ -83,7 +83,7 @@ impl Durable {
 
     /// Counts the queues of makers in the accounts that `of` says.
     pub(super) fn count_makers(&mut self, of: &mut dyn FnMut(&[u8]) -> Option<Arc<Account>>) {
-        for queue in self.queues.iter_mut().flatten() {
+        for queue in self.queues.iter_mut() {
             let bytes = queue.all_bytes();
             let maker = queue.maker.as_deref().filter(|_| !queue.live.dropped);
             let account = maker.and_then(&mut *of);
@@ -99,7 +99,7 @@ impl Durable {
     /// # Errors
     /// An account counts less than this shard has in it.
     pub(super) fn verify_accounts(&self) -> Result<(), String> {
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter() {
             if let Some(account) = &queue.live.account
                 && (account.queues() == 0 || account.bytes() < queue.all_bytes())
             {

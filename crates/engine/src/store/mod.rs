@@ -23,6 +23,7 @@ mod makers;
 mod named;
 mod outbox;
 mod queue;
+mod queue_table;
 mod queues;
 mod restate;
 mod slab;
@@ -53,6 +54,7 @@ pub(crate) use key_groups::{Head, KeyGroups, Rules, Safe, Walk};
 pub(crate) use makers::Maker;
 pub(crate) use outbox::{Outbox, Sent};
 pub(crate) use queue::{Order, Queue, WaitsTo};
+use queue_table::QueueTable;
 pub(crate) use slab::Slab;
 use tables::Tables;
 pub(crate) use tables::{cost as table_cost, restated_size as table_restated_size};
@@ -89,7 +91,7 @@ pub(crate) type DedupeKey = (QueueId, DedupeKind, DedupeId);
 pub(crate) struct Durable {
     pub(crate) messages: Slab,
     pub(crate) ids: Ids,
-    pub(crate) queues: Vec<Option<Box<Queue>>>,
+    pub(crate) queues: QueueTable,
     pub(crate) names: HashMap<Name, QueueId, Hash>,
     /// The same names in order, for who pages through them.
     pub(crate) sorted: BTreeSet<Name>,
@@ -184,7 +186,7 @@ impl Durable {
     }
 
     pub(crate) fn queue(&self, id: QueueId) -> Option<&Queue> {
-        self.queues.get(id.0 as usize)?.as_deref()
+        self.queues.get(id.0 as usize)
     }
 
     /// A queue that an index, a waiter or a message names: it is there.
@@ -193,7 +195,7 @@ impl Durable {
     }
 
     fn queue_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
-        self.queues.get_mut(id.0 as usize)?.as_deref_mut()
+        self.queues.get_mut(id.0 as usize)
     }
 
     pub(crate) fn find(&self, name: &Name) -> Option<QueueId> {
@@ -237,15 +239,11 @@ impl Durable {
 
     /// Makes room for a queue of this number.
     pub(crate) fn insert_queue(&mut self, queue: Queue) {
-        let at = queue.id.0 as usize;
-        if self.queues.len() <= at {
-            self.queues.resize_with(at + 1, || None);
-        }
         self.names.insert(queue.name.clone(), queue.id);
         self.sorted.insert(queue.name.clone());
         self.queue_weights.memory += weight::in_memory(&queue.name);
         let id = queue.id;
-        self.queues[at] = Some(Box::new(queue));
+        self.queues.insert(id.0 as usize, queue);
         self.weigh(id);
     }
 
@@ -253,7 +251,7 @@ impl Durable {
     pub(crate) fn remove_queue(&mut self, id: QueueId) {
         self.leave_account(id);
         self.drop_holds(id);
-        let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {
+        let Some(queue) = self.queues.remove(id.0 as usize) else {
             // It went with the last message that was reserved in it.
             return;
         };
@@ -282,7 +280,7 @@ impl Durable {
     /// Sets the queue's alarm anew after its maps or its pause changed.
     pub(crate) fn rearm(&mut self, id: QueueId) {
         let Self { queues, cold, .. } = self;
-        let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+        let Some(queue) = queues.get_mut(id.0 as usize) else {
             // It went with what was taken out of it, or the log records one that is gone.
             return;
         };
@@ -300,10 +298,7 @@ impl Durable {
 
     /// Queues that exist, in the order they were made.
     pub(crate) fn live_queues(&self) -> impl Iterator<Item = &Queue> + '_ {
-        self.queues
-            .iter()
-            .filter_map(|queue| queue.as_deref())
-            .filter(|queue| !queue.live.dropped)
+        self.queues.iter().filter(|queue| !queue.live.dropped)
     }
 
     /// Runs are not counted: they know what lives in them.

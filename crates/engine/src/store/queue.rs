@@ -166,7 +166,6 @@ impl Durable {
         }
         let Self { queues, sums, .. } = self;
         let queue = queues.get_mut(queue.0 as usize);
-        let queue = queue.and_then(Option::as_deref_mut);
         let queue = queue.expect("a consumer waits on a queue that was found or made");
         if queue.live.line.insert(number) {
             let stands = what_for == WaitsTo::Watch;
@@ -184,7 +183,7 @@ impl Durable {
         }
         let Self { queues, sums, .. } = self;
         let queue = queues.get_mut(queue.0 as usize);
-        if let Some(queue) = queue.and_then(Option::as_deref_mut)
+        if let Some(queue) = queue
             && queue.live.line.remove(&number)
         {
             let stands = what_for == WaitsTo::Watch;

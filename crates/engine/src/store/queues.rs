@@ -172,7 +172,7 @@ impl Durable {
     /// reserved messages go with their leases.
     fn unlink_queue(&mut self, id: QueueId, idle: bool) {
         let queue = self.queues.get_mut(id.0 as usize);
-        let Some(queue) = queue.and_then(Option::as_deref_mut) else {
+        let Some(queue) = queue else {
             return;
         };
         if let Some(groups) = queue.groups.take() {

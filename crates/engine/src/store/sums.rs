@@ -97,7 +97,7 @@ impl Durable {
         change: impl FnOnce(&mut Queue) -> T,
     ) -> Option<T> {
         let Self { queues, sums, .. } = self;
-        let queue = queues.get_mut(id.0 as usize)?.as_deref_mut()?;
+        let queue = queues.get_mut(id.0 as usize)?;
         let counted = |queue: &Queue| match queue.live.dropped {
             true => QueueGauges::default(),
             false => queue.gauges_in_memory(),
@@ -112,10 +112,7 @@ impl Durable {
     #[inline]
     pub(crate) fn count_in(&mut self, queue: QueueId, add: impl Fn(&mut QueueTotals)) -> bool {
         let Self { queues, sums, .. } = self;
-        let found = queues
-            .get_mut(queue.0 as usize)
-            .and_then(Option::as_deref_mut);
-        if let Some(queue) = found {
+        if let Some(queue) = queues.get_mut(queue.0 as usize) {
             add(&mut queue.totals);
             add(&mut sums.totals);
             return true;
@@ -126,7 +123,7 @@ impl Durable {
     /// A queue of which more living messages are counted than it holds, in memory and in runs; in
     /// words.
     pub(crate) fn lacks(&self) -> Option<String> {
-        self.queues.iter().flatten().find_map(|queue| {
+        self.queues.iter().find_map(|queue| {
             if queue.live.dropped || queue.live.settings.memory || !queue.live.recorded {
                 return None;
             }
@@ -160,7 +157,7 @@ impl Durable {
         };
         slow.totals.add(&self.memory_counts.gone);
         let mut live = 0;
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter() {
             slow.totals.add(&queue.totals);
             if queue.live.dropped {
                 continue;

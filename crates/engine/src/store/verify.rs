@@ -186,7 +186,7 @@ impl Durable {
                 ),
             "cold counts are wrong"
         );
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter() {
             let expected = queues.remove(&queue.id).unwrap_or_default();
             let none = super::cold::QueueCold::default();
             let found = queue.cold.as_deref().unwrap_or(&none);
@@ -224,7 +224,7 @@ impl Durable {
 
     fn verify_queues(&self, alive: u64) -> Result<(), String> {
         let mut counted = 0;
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter() {
             let name = &queue.name;
             let lists = [
                 queue.reserved.len(),

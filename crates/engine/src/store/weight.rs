@@ -121,7 +121,7 @@ impl Durable {
         for key in self.dedupe_records.keys() {
             *dedupe_records.entry(key.0).or_default() += 1;
         }
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter() {
             sums.memory += in_memory(&queue.name);
             sums.restated += queue.restated_bytes;
             let restated = match queue.live.dropped {

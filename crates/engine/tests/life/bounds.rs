@@ -1,5 +1,6 @@
 //! Highest cost of one step, whatever there is.
 
+use quintet_engine::Fact;
 use quintet_types::*;
 
 use crate::world::{World, plain, prioritized, reserve, waiting};
@@ -385,4 +386,24 @@ fn puts_of_a_list_drop_a_bounded_number_together() {
     assert!(matches!(w.ask(1, list()), Some(Outcome::PutMany(_))));
     assert!(matches!(w.ask(1, list()), Some(Outcome::PutMany(_))));
     assert_eq!(gauges(&mut w).ready, 5);
+}
+
+/// No log has a queue of 2^28 or more. One of a great number takes no memory for those before it.
+#[test]
+fn a_queue_is_refused_whose_number_would_be_too_great() {
+    let mut w = World::new();
+    w.put("there", "a");
+    w.facts.push(Fact::QueueMade {
+        queue: QueueId((1 << 28) - (1 << 24) - 1),
+        name: "last".into(),
+        parent: None,
+        created: Ms(1),
+    });
+    w.restart();
+    let put = |queue: &str| Command::Put(Put::new(queue.into(), Body::new(b"b")));
+    let refused = Some(Outcome::Refused(CommandError::TooManyQueues));
+    assert_eq!(w.ask(9, put("new")), refused);
+    for queue in ["there", "last"] {
+        assert!(matches!(w.ask(9, put(queue)), Some(Outcome::Put { .. })));
+    }
 }

@@ -1,6 +1,6 @@
 //! Messages by their own names, whichever shard they are in.
 
-use quintet_types::{ByName, How, NamedAction, Pick, Wait};
+use quintet_types::{ByName, Cancel, How, NamedAction, Pick, Wait};
 
 use super::*;
 
@@ -196,4 +196,43 @@ fn a_report_by_name_is_of_the_reserved_message_and_else_of_the_newest_whichever_
     put_tracked(&q[2]);
     take(&q[2], None);
     assert_eq!(report(2), [None, Some(2), None]);
+}
+
+#[test]
+fn a_message_that_is_cancelled_already_hides_no_namesake_of_another_shard() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let core = core(folder.path(), &Settings::default());
+    let job = Name::from("job");
+    for queue in &names()[..2] {
+        let more = PutMore {
+            name: Some(job.as_bytes().into()),
+            ..PutMore::default()
+        };
+        let put = Put {
+            more: Some(Box::new(more)),
+            ..put(queue, 1, "x")
+        };
+        assert!(matches!(ask(&core, Command::Put(put)), Outcome::Put { .. }));
+        let take = Take {
+            queues: [queue.clone()].into_iter().collect(),
+            lease: Some(LeaseRequest {
+                owner: LeaseOwner::Time,
+                time: LeaseTime::TtrElse(60_000),
+                back_to: BackTo::Tail,
+                held_max: 0,
+            }),
+            ..Take::default()
+        };
+        let taken = ask(&core, Command::Take(take));
+        assert!(matches!(taken, Outcome::Messages(_)), "{taken:?}");
+    }
+    let cancel = || {
+        let cancel = Cancel {
+            reason: Box::default(),
+            grace_ms: 60_000,
+        };
+        ask(&core, by_name(&job, NamedAction::Cancel(cancel)))
+    };
+    assert_eq!([cancel(), cancel()], [Outcome::Done, Outcome::Done]);
+    assert_eq!(cancel(), Outcome::Refused(CommandError::AlreadyCancelled));
 }

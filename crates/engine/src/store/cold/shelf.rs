@@ -110,7 +110,7 @@ impl Shelved {
 impl Durable {
     /// The queue of a stored block, the sums over all queues, and the message groups.
     fn shelf(&mut self, row: &Block) -> Option<(&mut Queue, &mut Sums, &mut Keyed)> {
-        let queue = self.queues.get_mut(row.queue.0 as usize)?.as_deref_mut()?;
+        let queue = self.queues.get_mut(row.queue.0 as usize)?;
         Some((queue, &mut self.sums, &mut self.keyed))
     }
 
