@@ -122,7 +122,13 @@ impl Properties {
             _ => None,
         };
         self.companions |= group.is_some();
-        if let Some(Command::Flush { .. } | Command::FlushAll) = command {
+        if let Some(
+            Command::Flush { .. }
+            | Command::FlushAll
+            | Command::Drop(_)
+            | Command::DropQueues { .. },
+        ) = command
+        {
             self.handed.clear();
             self.quiet_run.values_mut().for_each(|run| *run = None);
         }
@@ -183,7 +189,7 @@ impl Properties {
                 here(m)
                     && place(m) < place(message)
                     && blocks(m, now)
-                    && still.is_some_and(|m| blocks(m, now))
+                    && still.is_some_and(|m| place(m) < place(message) && blocks(m, now))
             });
             let passed = earlier.find(|m| !together.iter().any(|other| other.id == m.id));
             prop_assert!(passed.is_none(), "{message:?} went before {passed:?}");
@@ -264,7 +270,9 @@ impl Properties {
         let here = here.filter(|m| m.queue == queue && waits(m, now));
         let mut left: BTreeMap<MessageId, &Message> = here.map(|m| (m.id, m)).collect();
         let mut run = self.quiet_run.get(&queue).copied().unwrap_or(Some(0));
-        for message in list {
+        // As each of them stood before it was handed out.
+        let stood = |message: &Message| self.seen.messages.get(&message.id);
+        for message in list.iter().filter_map(stood) {
             let all: u64 = leased.values().sum();
             let is_noisy = |m: &Message| {
                 let held = leased.get(&m.key().cloned()).copied().unwrap_or_default();

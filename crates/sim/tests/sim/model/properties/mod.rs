@@ -178,6 +178,8 @@ pub(super) struct Properties {
     callbacks: BTreeMap<(BatchId, bool), MessageId>,
     /// Members that have not run and went with their queue, which no batch counts.
     adrift: BTreeMap<BatchId, u64>,
+    /// When a callback to a queue may last have been refused.
+    refusals: BTreeMap<Name, Ms>,
     /// A take brings other messages of its message's key, which have no limits.
     companions: bool,
     /// When messages of a key were handed out.
@@ -219,15 +221,22 @@ impl Properties {
         deliveries: &[Delivery],
     ) -> Checked {
         let (now, settings) = (core.now, &core.settings);
+        self.note_refusals(now, settings);
+        if asked.is_none() && deliveries.is_empty() && self.facts.is_empty() {
+            // What the engine shows changes by facts alone.
+            return Ok(());
+        }
         let facts = std::mem::take(&mut self.facts);
         let seen = Seen::of(core, runs);
         let removals = removals(&facts);
+        self.check_answer(now, settings, asked)?;
         self.check_batches(now, asked, &facts, &removals, &seen)?;
         self.check_tracks(settings, &removals, &seen)?;
         self.check_found(now, asked)?;
         self.check_parents(&facts, &removals, &seen)?;
         self.check_keys(now, asked, deliveries, &seen, runs.is_empty())?;
         self.seen = seen;
+        self.note_refusals(now, settings);
         Ok(())
     }
 
@@ -237,7 +246,7 @@ impl Properties {
         core: &quintet_sim::world::World,
         waiters: &BTreeMap<Name, u64>,
     ) -> Checked {
-        self.check_callbacks_are_put(core.now, &core.settings)?;
+        self.check_callbacks_are_put(core.now)?;
         self.check_held(core.now)?;
         self.check_waits(core.now, waiters)
     }
