@@ -23,6 +23,7 @@ use quintet_types::{
 
 use std::sync::Arc;
 
+use batches::batch_op;
 use groups::{fair_op, group_op, group_settings};
 use ops::{Op, cold_settings, every_setting, op, settings};
 use world::World;
@@ -92,6 +93,15 @@ proptest! {
     fn what_the_engine_shows_keeps_the_rules(
         settings in every_setting(),
         ops in prop::collection::vec(op(), 1..60),
+    ) {
+        observe(settings, ops, true)?;
+    }
+
+    /// The same where nearly all is about batches and their members.
+    #[test]
+    fn batches_keep_the_rules(
+        settings in settings(),
+        ops in prop::collection::vec(batch_op(), 1..60),
     ) {
         observe(settings, ops, true)?;
     }

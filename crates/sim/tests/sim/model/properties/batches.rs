@@ -25,6 +25,13 @@ fn is_unrun(message: &Message) -> Option<BatchId> {
     (tie.role == Role::Member).then_some(tie.batch)
 }
 
+fn put(fact: &Fact) -> Option<&Message> {
+    match fact {
+        Fact::Put(message) => Some(message),
+        _ => None,
+    }
+}
+
 /// Makes of a batch what the reply to this request shows.
 fn answered(request: &BatchRequest, p: &mut Progress, now: Ms, settings: &Settings) {
     let over = p.success != CallbackState::No;
@@ -70,7 +77,7 @@ impl Properties {
                 batch.progress.failed >= failed,
                 "{failed} failed: {batch:?}"
             );
-            self.check_unrun(batch, unrun, removals, seen)?;
+            self.check_unrun(batch, unrun, facts, removals, seen)?;
             self.check_events(batch, &before, seen)?;
         }
         let forgets = |id: BatchId| {
@@ -228,12 +235,8 @@ impl Properties {
     ) -> Checked {
         let p = &batch.progress;
         prop_assert!(p.failed <= p.pending && p.pending <= p.total, "{batch:?}");
-        let put = facts.iter().filter_map(|fact| match fact {
-            Fact::Put(message) => Some(message),
-            _ => None,
-        });
         let member = |m: &&Message| is_member(m) == Some(batch.id);
-        let put: Vec<&Message> = put.filter(member).collect();
+        let put: Vec<&Message> = facts.iter().filter_map(put).filter(member).collect();
         let old = self.seen.messages.values().filter(member);
         let replaced = put.iter().copied().chain(old);
         let replaced = replaced.filter(|m| removals.get(&m.id) == Some(&Removal::Replaced));
@@ -251,6 +254,7 @@ impl Properties {
         &mut self,
         batch: &Batch,
         unrun: u64,
+        facts: &[Fact],
         removals: &Removals,
         seen: &Seen,
     ) -> Checked {
@@ -262,7 +266,11 @@ impl Properties {
         };
         let known = self.adrift.get(&batch.id).copied().unwrap_or_default();
         if more > known {
-            let old = self.seen.messages.values();
+            let old = self
+                .seen
+                .messages
+                .values()
+                .chain(facts.iter().filter_map(put));
             let old = old.filter(|m| is_unrun(m) == Some(batch.id));
             let lost = old.filter(|m| {
                 let archived = matches!(m.state, State::Done | State::Relayed);

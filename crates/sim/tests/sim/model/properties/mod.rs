@@ -194,6 +194,12 @@ impl Properties {
         self.seen.messages.keys().copied().collect()
     }
 
+    /// Tracked messages that are gone.
+    pub(super) fn ended(&self) -> impl Iterator<Item = MessageId> + '_ {
+        let tracked = self.seen.tracks.keys().copied();
+        tracked.filter(|id| !self.seen.messages.contains_key(id))
+    }
+
     pub(super) fn batches(&self) -> Vec<BatchId> {
         self.seen.batches.keys().copied().collect()
     }
@@ -252,18 +258,32 @@ impl Properties {
     }
 
     /// Defects it sees: a held message hears of a success that is none, or of a failure in its
-    /// stead.
+    /// stead; a new one does not know how a parent stands.
     fn check_parents(&self, facts: &[Fact], removals: &Removals, seen: &Seen) -> Checked {
         for (child, after) in &seen.awaits {
             let before = self.seen.awaits.get(child);
+            let is_new = !self.seen.messages.contains_key(child);
             for parent in &after.parents {
+                let (known, lives) = (
+                    self.seen.messages.get(&parent.id),
+                    seen.messages.get(&parent.id),
+                );
+                if let (true, Some(known), Some(lives)) = (is_new, known, lives)
+                    && known.state == lives.state
+                {
+                    let state = match known.state {
+                        State::Done | State::Relayed => ParentState::Done,
+                        State::Buried => ParentState::Failed,
+                        State::Prepared | State::Ready | State::Reserved => ParentState::Waiting,
+                    };
+                    prop_assert_eq!(parent.state, state, "{:?} of {:?}", child, known);
+                }
                 let old = before.and_then(|old| old.parents.iter().find(|p| p.id == parent.id));
                 let waited = old.is_some_and(|old| old.state == ParentState::Waiting);
                 if !waited || parent.state == ParentState::Waiting {
                     continue;
                 }
                 let done = parent.state == ParentState::Done;
-                let lives = seen.messages.get(&parent.id);
                 let archived =
                     lives.is_none_or(|m| matches!(m.state, State::Done | State::Relayed));
                 prop_assert!(!done || archived, "{child:?}: {parent:?} is {lives:?}");
