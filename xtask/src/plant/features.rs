@@ -245,7 +245,7 @@ pub(super) const FEATURES: &[Planted] = planted![
         "crates/engine/src/decide/batch.rs":
         "self.store.batches.len() + others >= self.settings.batches_max as usize"
         => "self.store.batches.len() + others > self.settings.batches_max as usize";
-        ["--test=sim" "batches_keep_the_rules"]
+        ["--test=sim" "as_many_batches_are_made_as_may_be"]
     "key-overtaken": "messages are handed out before those of their key under leases"
         "crates/engine/src/store/key_groups/mod.rs":
         ".is_some_and(|(first, ())| first < (position, id))"

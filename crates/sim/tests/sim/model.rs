@@ -368,6 +368,56 @@ fn takes_of_several_queues_get_messages_beside_a_limited_queue() {
     }
 }
 
+/// The rules of batches refuse a third one.
+#[test]
+fn as_many_batches_are_made_as_may_be() {
+    let new = || NewBatch {
+        complete: Some(Callback {
+            queue: "a".into(),
+            ..Callback::default()
+        }),
+        ..NewBatch::default()
+    };
+    let make = |_| Op::ClientRequest(0, Command::Batch(BatchRequest::New(Box::new(new()))));
+    World::observed(Settings {
+        batches_max: 2,
+        ..Settings::default()
+    })
+    .agree((0..3).map(make));
+}
+
+/// A callback that found no room is tried again after a second, though there is room before.
+#[test]
+fn a_refused_callback_is_put_later() {
+    let down = |down| {
+        let overrides = Overrides {
+            down: Some(down),
+            ..Overrides::default()
+        };
+        let configure = Command::Configure {
+            queue: "a".into(),
+            overrides: Some(Box::new(overrides)),
+            must_exist: false,
+        };
+        Op::ClientRequest(0, configure)
+    };
+    let new = NewBatch {
+        complete: Some(Callback {
+            queue: "a".into(),
+            ..Callback::default()
+        }),
+        ..NewBatch::default()
+    };
+    World::observed(Settings::default()).agree([
+        down(true),
+        Op::ClientRequest(0, Command::Batch(BatchRequest::New(Box::new(new)))),
+        Op::ClientRequest(0, Command::Batch(BatchRequest::Commit(BatchId(0)))),
+        down(false),
+        Op::Pass(500),
+        Op::Pass(600),
+    ]);
+}
+
 /// A take in a tick may end a batch. Its callback is put in the same moment, not at the next event.
 #[test]
 fn a_batch_that_a_waiting_take_ends_puts_its_callback_at_once() {

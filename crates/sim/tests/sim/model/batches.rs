@@ -121,7 +121,7 @@ pub(crate) fn batch_op() -> impl Strategy<Value = Op> {
         Command::Take(take)
     });
     let commands = prop_oneof![
-        6 => batch().prop_map(Command::Batch),
+        9 => batch().prop_map(Command::Batch),
         6 => member().prop_map(Command::Put),
         5 => takes,
     ];
