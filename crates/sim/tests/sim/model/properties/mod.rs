@@ -197,7 +197,7 @@ impl Properties {
     /// Tracked messages that are gone.
     pub(super) fn ended(&self) -> impl Iterator<Item = MessageId> + '_ {
         let tracked = self.seen.tracks.keys().copied();
-        tracked.filter(|id| !self.seen.messages.contains_key(id))
+        tracked.filter(move |id| !self.seen.messages.contains_key(id))
     }
 
     pub(super) fn batches(&self) -> Vec<BatchId> {
