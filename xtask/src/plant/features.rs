@@ -236,34 +236,39 @@ pub(super) const FEATURES: &[Planted] = planted![
         "crates/engine/src/decide/batch.rs":
         "(Role::Member | Role::Failed, Came::Succeeded) => Tally::of(0, -1, -ran),"
         => "(Role::Member | Role::Failed, Came::Succeeded) => Tally::of(0, -1, 0),";
-        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+        ["--test=sim" "batches_keep_the_rules"]
     "batch-before-its-children": "a batch does not wait for its children's members to run"
         "crates/types/src/batch.rs":
         "let ran = self.pending <= self.failed && self.children_running == 0;"
         => "let ran = self.pending <= self.failed;";
-        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+        ["--test=sim" "batches_keep_the_rules"]
     "batch-ends-early": "a batch is gone a second before its time"
         "crates/engine/src/decide/batch.rs":
         "Some((at, id)) if at <= self.now => self.end_batch(cx, id),"
         => "Some((at, id)) if at <= self.now + 1000 => self.end_batch(cx, id),";
-        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+        ["--test=sim" "batches_keep_the_rules"]
     "track-of-cancelled": "a tracked message that was cancelled is told as one that was deleted"
         "crates/engine/src/decide/track.rs": "(false, Removal::Cancelled) => TrackState::Cancelled,"
         => "(false, Removal::Cancelled) => TrackState::Gone,";
-        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+        ["--test=sim" "batches_keep_the_rules"]
     "track-of-kicked": "a tracked message that is kicked is still told as buried"
         "crates/engine/src/decide/track.rs":
         "            | Fact::Kicked { at }\n            | Fact::Moved"
-        => "            | Fact::Moved"; ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+        => "            | Fact::Moved"; ["--test=sim" "batches_keep_the_rules"]
     "parents-not-told": "held messages do not hear of the ends of their parents"
         "crates/engine/src/store/gate.rs": "            self.note_end(cx, parent, succeeded);"
         => "            std::hint::black_box((parent, succeeded));";
-        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+        ["--test=sim" "batches_keep_the_rules"]
     "parents-told-wrongly": "held messages take a success for a failure"
         "crates/engine/src/decide/after.rs":
         "Fact::Removed { at, why } => (at.id, why.succeeded()?),"
         => "Fact::Removed { at, why } => (at.id, !why.succeeded()?),";
-        ["--test=sim" "what_the_engine_shows_keeps_the_rules"]
+        ["--test=sim" "batches_keep_the_rules"]
+    "batch-too-many": "batches are made although there are as many as may be"
+        "crates/engine/src/decide/batch.rs":
+        "self.store.batches.len() + others >= self.settings.batches_max as usize"
+        => "self.store.batches.len() + others > self.settings.batches_max as usize";
+        ["--test=sim" "as_many_batches_are_made_as_may_be"]
     "key-overtaken": "messages are handed out before those of their key under leases"
         "crates/engine/src/store/key_groups/mod.rs":
         ".is_some_and(|(first, ())| first < (position, id))"

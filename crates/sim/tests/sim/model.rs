@@ -23,6 +23,7 @@ use quintet_types::{
 
 use std::sync::Arc;
 
+use batches::batch_op;
 use groups::{fair_op, group_op, group_settings};
 use ops::{Op, cold_settings, every_setting, op, settings};
 use world::World;
@@ -92,6 +93,15 @@ proptest! {
     fn what_the_engine_shows_keeps_the_rules(
         settings in every_setting(),
         ops in prop::collection::vec(op(), 1..60),
+    ) {
+        observe(settings, ops, true)?;
+    }
+
+    /// The same where nearly all is about batches and their members.
+    #[test]
+    fn batches_keep_the_rules(
+        settings in settings(),
+        ops in prop::collection::vec(batch_op(), 1..60),
     ) {
         observe(settings, ops, true)?;
     }
@@ -356,6 +366,56 @@ fn takes_of_several_queues_get_messages_beside_a_limited_queue() {
                 .expect("agreed");
         }
     }
+}
+
+/// The rules of batches refuse a third one.
+#[test]
+fn as_many_batches_are_made_as_may_be() {
+    let new = || NewBatch {
+        complete: Some(Callback {
+            queue: "a".into(),
+            ..Callback::default()
+        }),
+        ..NewBatch::default()
+    };
+    let make = |_| Op::ClientRequest(0, Command::Batch(BatchRequest::New(Box::new(new()))));
+    World::observed(Settings {
+        batches_max: 2,
+        ..Settings::default()
+    })
+    .agree((0..3).map(make));
+}
+
+/// A callback that found no room is tried again after a second, though there is room before.
+#[test]
+fn a_refused_callback_is_put_later() {
+    let down = |down| {
+        let overrides = Overrides {
+            down: Some(down),
+            ..Overrides::default()
+        };
+        let configure = Command::Configure {
+            queue: "a".into(),
+            overrides: Some(Box::new(overrides)),
+            must_exist: false,
+        };
+        Op::ClientRequest(0, configure)
+    };
+    let new = NewBatch {
+        complete: Some(Callback {
+            queue: "a".into(),
+            ..Callback::default()
+        }),
+        ..NewBatch::default()
+    };
+    World::observed(Settings::default()).agree([
+        down(true),
+        Op::ClientRequest(0, Command::Batch(BatchRequest::New(Box::new(new)))),
+        Op::ClientRequest(0, Command::Batch(BatchRequest::Commit(BatchId(0)))),
+        down(false),
+        Op::Pass(500),
+        Op::Pass(600),
+    ]);
 }
 
 /// A take in a tick may end a batch. Its callback is put in the same moment, not at the next event.

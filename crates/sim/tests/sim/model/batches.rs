@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use quintet_types::*;
 
-use super::ops::{message_name, of, priority, text};
+use super::ops::{Op, message_name, of, on, op, priority, take, text};
 
 /// The last batch that was made, or one of those before; which they are is
 /// known when it is asked.
@@ -86,4 +86,49 @@ pub(super) fn after() -> impl Strategy<Value = PutAfter> {
         if_failed,
         ..PutAfter::default()
     })
+}
+
+/// A put of what may belong to a batch, be tracked and wait for others.
+fn member() -> impl Strategy<Value = Put> {
+    let rare = (
+        prop::option::weighted(0.8, batch_pick()),
+        prop::option::weighted(0.5, message_name()),
+        prop::option::weighted(0.3, after()),
+        prop::option::weighted(0.2, retry()),
+    );
+    (of(&["a", "a", "b"]), rare).prop_map(|(queue, (batch, name, after, retry))| {
+        let name = name.filter(|name| !name.is_empty());
+        let more = PutMore {
+            batch: batch.map(Tie::member),
+            tracked: name.is_some(),
+            name: name.map(Into::into),
+            after: after.map(Box::new),
+            retry,
+            ..PutMore::default()
+        };
+        Put {
+            queue: queue.into(),
+            more: Some(Box::new(more)),
+            ..Put::default()
+        }
+    })
+}
+
+/// A step about batches and their members, most often.
+pub(crate) fn batch_op() -> impl Strategy<Value = Op> {
+    let takes = (take(), of(&["a", "a", "b", "c"])).prop_map(|(mut take, queue)| {
+        take.queues = [Name::from(queue)].into();
+        Command::Take(take)
+    });
+    let commands = prop_oneof![
+        9 => batch().prop_map(Command::Batch),
+        6 => member().prop_map(Command::Put),
+        5 => takes,
+    ];
+    prop_oneof![
+        17 => (0..3u8, commands).prop_map(|(client_id, command)| Op::ClientRequest(client_id, command)),
+        8 => (0..3u8, any::<u16>(), on()).prop_map(|(client_id, pick, on)| Op::On(client_id, pick, on)),
+        3 => of(&[1, 10, 60, 300, 1100]).prop_map(Op::Pass),
+        6 => op(),
+    ]
 }

@@ -91,7 +91,10 @@ impl World {
         match op {
             Op::ClientRequest(slot, command) => self.ask(slot, command)?,
             Op::On(slot, pick, on) => {
-                let ids = self.ids();
+                let mut ids = self.ids();
+                if let On::Result = on {
+                    ids.extend(self.properties.ended());
+                }
                 let id = if ids.is_empty() || pick % 16 == 0 {
                     MessageId(u64::from(pick % 7))
                 } else {

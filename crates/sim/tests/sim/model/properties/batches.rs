@@ -12,6 +12,9 @@ use crate::model::world::Checked;
 /// Members that have not run yet, and those that failed at least once.
 type Members = BTreeMap<BatchId, (u64, u64)>;
 
+/// How often it is tried to put a callback that found no room, ms.
+const AGAIN_MS: u64 = 1000;
+
 fn is_member(message: &Message) -> Option<BatchId> {
     let tie = message.tie()?;
     matches!(tie.role, Role::Member | Role::Failed).then_some(tie.batch)
@@ -20,6 +23,27 @@ fn is_member(message: &Message) -> Option<BatchId> {
 fn is_unrun(message: &Message) -> Option<BatchId> {
     let tie = message.tie()?;
     (tie.role == Role::Member).then_some(tie.batch)
+}
+
+fn put(fact: &Fact) -> Option<&Message> {
+    match fact {
+        Fact::Put(message) => Some(message),
+        _ => None,
+    }
+}
+
+/// Makes of a batch what the reply to this request shows.
+fn answered(request: &BatchRequest, p: &mut Progress, now: Ms, settings: &Settings) {
+    let over = p.success != CallbackState::No;
+    if let BatchRequest::Open(_) = request {
+        let until = now + settings.batch_open_ms;
+        p.open = true;
+        p.until = if over { until.max(p.until) } else { until };
+    } else if let (BatchRequest::Commit(_), true) = (request, p.open) {
+        let (ttl, keep) = (settings.batch_ttl_ms, settings.batch_keep_ms);
+        p.open = false;
+        p.until = now + if over { keep } else { ttl };
+    }
 }
 
 impl Properties {
@@ -34,7 +58,6 @@ impl Properties {
         removals: &Removals,
         seen: &Seen,
     ) -> Checked {
-        self.check_shown(asked)?;
         let mut members = Members::new();
         for tie in seen.messages.values().filter_map(Message::tie) {
             let counts = members.entry(tie.batch).or_default();
@@ -54,7 +77,7 @@ impl Properties {
                 batch.progress.failed >= failed,
                 "{failed} failed: {batch:?}"
             );
-            self.check_unrun(batch, unrun, removals, seen)?;
+            self.check_unrun(batch, unrun, facts, removals, seen)?;
             self.check_events(batch, &before, seen)?;
         }
         let forgets = |id: BatchId| {
@@ -68,33 +91,125 @@ impl Properties {
         Ok(())
     }
 
-    /// Defects it sees: a batch is shown otherwise than it is, or a list leaves some out.
-    fn check_shown(&self, asked: Option<Asked<'_>>) -> Checked {
+    /// Defects it sees: a batch is made, opened, committed or forgotten that may not be, or is
+    /// refused for another reason; it is shown otherwise than it is; a list leaves some out.
+    pub(super) fn check_answer(
+        &self,
+        now: Ms,
+        settings: &Settings,
+        asked: Option<Asked<'_>>,
+    ) -> Checked {
         let Some(Asked {
             command: Command::Batch(request),
             outcome: Some(outcome),
             ..
         }) = asked
         else {
-            return Ok(());
+            return self.check_join(asked);
         };
         let batches = &self.seen.batches;
-        if let BatchRequest::Show(id) = request {
-            let shown = match outcome {
-                Outcome::Batch(batch) => Some(&**batch),
-                _ => None,
-            };
-            prop_assert_eq!(shown, batches.get(id));
-        } else if let BatchRequest::List { after, max, .. } = request {
-            let later = batches.values().filter(|batch| batch.id > *after);
-            let listed: Vec<&Batch> = later.take((*max as usize).max(1)).collect();
-            let shown: Vec<&Batch> = match outcome {
-                Outcome::Batches(batches, _) => batches.iter().collect(),
-                _ => Vec::new(),
-            };
-            prop_assert_eq!(shown, listed);
+        let refused = match outcome {
+            Outcome::Refused(error) => Some(*error),
+            _ => None,
+        };
+        let shown = match outcome {
+            Outcome::Batch(batch) => Some(&**batch),
+            _ => None,
+        };
+        match request {
+            BatchRequest::Number { .. } => {}
+            BatchRequest::List { after, max, .. } => {
+                let later = batches.values().filter(|batch| batch.id > *after);
+                let listed: Vec<&Batch> = later.take((*max as usize).max(1)).collect();
+                let shown: Vec<&Batch> = match outcome {
+                    Outcome::Batches(batches, _) => batches.iter().collect(),
+                    _ => Vec::new(),
+                };
+                prop_assert_eq!(shown, listed);
+            }
+            BatchRequest::New(new) => {
+                prop_assert_eq!(refused, self.why_not(new, settings), "{:?}", new);
+                let made = shown.map(|batch| (&batch.made, batch.created, batch.progress));
+                let progress = Progress {
+                    open: true,
+                    until: now + settings.batch_open_ms,
+                    ..Progress::default()
+                };
+                let expected = refused.is_none().then_some((&**new, now, progress));
+                prop_assert_eq!(made, expected);
+            }
+            BatchRequest::Open(id)
+            | BatchRequest::Commit(id)
+            | BatchRequest::Show(id)
+            | BatchRequest::Forget(id) => {
+                let mut expected = batches.get(id).cloned();
+                if let Some(batch) = &mut expected {
+                    answered(request, &mut batch.progress, now, settings);
+                }
+                prop_assert_eq!(shown, expected.as_ref());
+                let unknown = expected.is_none().then_some(CommandError::BatchNotFound);
+                prop_assert_eq!(refused, unknown, "{:?}", request);
+            }
         }
         Ok(())
+    }
+
+    /// Why a batch may not be made.
+    fn why_not(&self, new: &NewBatch, settings: &Settings) -> Option<CommandError> {
+        if new.callbacks().next().is_none() {
+            return Some(CommandError::BatchWithoutCallback);
+        }
+        if new.callbacks().any(|callback| callback.queue.is_empty()) {
+            return Some(CommandError::BadName);
+        }
+        if new.bytes() > settings.batch_bytes_max {
+            return Some(CommandError::BatchTooLarge);
+        }
+        if self.seen.batches.len() >= settings.batches_max as usize {
+            return Some(CommandError::TooManyBatches);
+        }
+        let parent = new.parent.map(|parent| self.seen.batches.get(&parent))?;
+        match parent.map(|parent| parent.progress.takes_members()) {
+            Some(true) => None,
+            Some(false) => Some(CommandError::BatchClosed),
+            None => Some(CommandError::BatchNotFound),
+        }
+    }
+
+    /// Defects it sees: an open batch refuses a member, or one joins a batch that is not there.
+    fn check_join(&self, asked: Option<Asked<'_>>) -> Checked {
+        let Some(Asked {
+            command: Command::Put(put),
+            outcome: Some(outcome),
+            ..
+        }) = asked
+        else {
+            return Ok(());
+        };
+        let Some(tie) = put.more.as_ref().and_then(|more| more.batch) else {
+            return Ok(());
+        };
+        let batch = self.seen.batches.get(&tie.batch);
+        let takes = batch.map(|batch| batch.progress.takes_members());
+        let fits = match outcome {
+            Outcome::Put { fresh: true, .. } => takes == Some(true),
+            Outcome::Refused(CommandError::BatchClosed) => takes == Some(false),
+            Outcome::Refused(CommandError::BatchNotFound) => takes.is_none(),
+            _ => true,
+        };
+        prop_assert!(fits, "{outcome:?} of a member of {batch:?}");
+        Ok(())
+    }
+
+    /// A callback that finds no room is not tried again for a while, even if there is room then.
+    pub(super) fn note_refusals(&mut self, now: Ms, settings: &Settings) {
+        let (seen, refusals) = (&self.seen, &mut self.refusals);
+        let batches = seen.batches.values();
+        for callback in batches.flat_map(|batch| batch.made.callbacks()) {
+            if seen.may_refuse(&callback.queue, settings) {
+                refusals.insert(callback.queue.clone(), now);
+            }
+        }
     }
 
     fn note_callbacks(&mut self, facts: &[Fact]) -> Checked {
@@ -120,12 +235,8 @@ impl Properties {
     ) -> Checked {
         let p = &batch.progress;
         prop_assert!(p.failed <= p.pending && p.pending <= p.total, "{batch:?}");
-        let put = facts.iter().filter_map(|fact| match fact {
-            Fact::Put(message) => Some(message),
-            _ => None,
-        });
         let member = |m: &&Message| is_member(m) == Some(batch.id);
-        let put: Vec<&Message> = put.filter(member).collect();
+        let put: Vec<&Message> = facts.iter().filter_map(put).filter(member).collect();
         let old = self.seen.messages.values().filter(member);
         let replaced = put.iter().copied().chain(old);
         let replaced = replaced.filter(|m| removals.get(&m.id) == Some(&Removal::Replaced));
@@ -143,6 +254,7 @@ impl Properties {
         &mut self,
         batch: &Batch,
         unrun: u64,
+        facts: &[Fact],
         removals: &Removals,
         seen: &Seen,
     ) -> Checked {
@@ -154,7 +266,11 @@ impl Properties {
         };
         let known = self.adrift.get(&batch.id).copied().unwrap_or_default();
         if more > known {
-            let old = self.seen.messages.values();
+            let old = self
+                .seen
+                .messages
+                .values()
+                .chain(facts.iter().filter_map(put));
             let old = old.filter(|m| is_unrun(m) == Some(batch.id));
             let lost = old.filter(|m| {
                 let archived = matches!(m.state, State::Done | State::Relayed);
@@ -212,7 +328,7 @@ impl Properties {
 
     /// Defects it sees: the end of all members, or of all children, is not noticed; a batch
     /// outlives its time.
-    pub(super) fn check_callbacks_are_put(&self, now: Ms, settings: &Settings) -> Checked {
+    pub(super) fn check_callbacks_are_put(&self, now: Ms) -> Checked {
         for batch in self.seen.batches.values() {
             let p = &batch.progress;
             prop_assert!(p.until > now, "its time is over: {batch:?}");
@@ -227,9 +343,9 @@ impl Properties {
                 true => &batch.made.complete,
                 false => &batch.made.success,
             };
-            let rests = callback
-                .as_ref()
-                .is_some_and(|callback| self.seen.may_refuse(&callback.queue, settings));
+            let refused = callback.as_ref();
+            let refused = refused.and_then(|callback| self.refusals.get(&callback.queue));
+            let rests = refused.is_some_and(|at| now < *at + AGAIN_MS);
             prop_assert!(rests, "it is not said: {batch:?}");
         }
         Ok(())

@@ -122,7 +122,13 @@ impl Properties {
             _ => None,
         };
         self.companions |= group.is_some();
-        if let Some(Command::Flush { .. } | Command::FlushAll) = command {
+        if let Some(
+            Command::Flush { .. }
+            | Command::FlushAll
+            | Command::Drop(_)
+            | Command::DropQueues { .. },
+        ) = command
+        {
             self.handed.clear();
             self.quiet_run.values_mut().for_each(|run| *run = None);
         }
@@ -183,7 +189,7 @@ impl Properties {
                 here(m)
                     && place(m) < place(message)
                     && blocks(m, now)
-                    && still.is_some_and(|m| blocks(m, now))
+                    && still.is_some_and(|m| place(m) < place(message) && blocks(m, now))
             });
             let passed = earlier.find(|m| !together.iter().any(|other| other.id == m.id));
             prop_assert!(passed.is_none(), "{message:?} went before {passed:?}");
@@ -236,8 +242,9 @@ impl Properties {
         Ok(())
     }
 
-    /// Defects it sees: a key over its share goes before others, or is starved by them; a message
-    /// overtakes an older one of its key. Only where all that waits is in memory.
+    /// Defects it sees: a key over its share goes before others, is starved by them, or goes before
+    /// one with fewer leases; a message overtakes an older one of its key. Only where all that waits
+    /// is in memory.
     fn check_turns(&mut self, now: Ms, take: &Take, list: &[Message], seen: &Seen) -> Checked {
         let queue = list.first().map(|message| message.queue);
         let queue = queue.and_then(|queue| Some((queue, self.same(queue, seen)?)));
@@ -264,10 +271,13 @@ impl Properties {
         let here = here.filter(|m| m.queue == queue && waits(m, now));
         let mut left: BTreeMap<MessageId, &Message> = here.map(|m| (m.id, m)).collect();
         let mut run = self.quiet_run.get(&queue).copied().unwrap_or(Some(0));
-        for message in list {
+        // As each of them stood before it was handed out.
+        let stood = |message: &Message| self.seen.messages.get(&message.id);
+        for message in list.iter().filter_map(stood) {
             let all: u64 = leased.values().sum();
+            let held = |m: &Message| leased.get(&m.key().cloned()).copied().unwrap_or_default();
             let is_noisy = |m: &Message| {
-                let held = leased.get(&m.key().cloned()).copied().unwrap_or_default();
+                let held = held(m);
                 m.key().is_some() && held >= NOISY_MIN && held * NOISY_PART > all
             };
             let fits = |m: &&Message| take.body_max.is_none_or(|max| m.body.len() <= max);
@@ -277,6 +287,13 @@ impl Properties {
                 let turn = run >= QUIET_RUN;
                 prop_assert_eq!(noisy, turn, "after {} others: {:?}", run, message);
             }
+            let over_share = left.values().copied().filter(fits);
+            let over_share = over_share.filter(|&m| is_noisy(m));
+            let least = over_share.map(held).min();
+            prop_assert!(
+                !noisy || least == Some(held(message)),
+                "of {least:?}: {message:?}"
+            );
             let same_key = left.values().copied().filter(fits);
             let mut same_key = same_key.filter(|m| m.key() == message.key());
             let older = same_key.find(|m| m.order() < message.order());

@@ -178,6 +178,8 @@ pub(super) struct Properties {
     callbacks: BTreeMap<(BatchId, bool), MessageId>,
     /// Members that have not run and went with their queue, which no batch counts.
     adrift: BTreeMap<BatchId, u64>,
+    /// When a callback to a queue may last have been refused.
+    refusals: BTreeMap<Name, Ms>,
     /// A take brings other messages of its message's key, which have no limits.
     companions: bool,
     /// When messages of a key were handed out.
@@ -190,6 +192,12 @@ pub(super) struct Properties {
 impl Properties {
     pub(super) fn ids(&self) -> Vec<MessageId> {
         self.seen.messages.keys().copied().collect()
+    }
+
+    /// Tracked messages that are gone.
+    pub(super) fn ended(&self) -> impl Iterator<Item = MessageId> + '_ {
+        let tracked = self.seen.tracks.keys().copied();
+        tracked.filter(move |id| !self.seen.messages.contains_key(id))
     }
 
     pub(super) fn batches(&self) -> Vec<BatchId> {
@@ -219,15 +227,22 @@ impl Properties {
         deliveries: &[Delivery],
     ) -> Checked {
         let (now, settings) = (core.now, &core.settings);
+        self.note_refusals(now, settings);
+        if asked.is_none() && deliveries.is_empty() && self.facts.is_empty() {
+            // What the engine shows changes by facts alone.
+            return Ok(());
+        }
         let facts = std::mem::take(&mut self.facts);
         let seen = Seen::of(core, runs);
         let removals = removals(&facts);
+        self.check_answer(now, settings, asked)?;
         self.check_batches(now, asked, &facts, &removals, &seen)?;
         self.check_tracks(settings, &removals, &seen)?;
         self.check_found(now, asked)?;
         self.check_parents(&facts, &removals, &seen)?;
         self.check_keys(now, asked, deliveries, &seen, runs.is_empty())?;
         self.seen = seen;
+        self.note_refusals(now, settings);
         Ok(())
     }
 
@@ -237,24 +252,38 @@ impl Properties {
         core: &quintet_sim::world::World,
         waiters: &BTreeMap<Name, u64>,
     ) -> Checked {
-        self.check_callbacks_are_put(core.now, &core.settings)?;
+        self.check_callbacks_are_put(core.now)?;
         self.check_held(core.now)?;
         self.check_waits(core.now, waiters)
     }
 
     /// Defects it sees: a held message hears of a success that is none, or of a failure in its
-    /// stead.
+    /// stead; a new one does not know how a parent stands.
     fn check_parents(&self, facts: &[Fact], removals: &Removals, seen: &Seen) -> Checked {
         for (child, after) in &seen.awaits {
             let before = self.seen.awaits.get(child);
+            let is_new = !self.seen.messages.contains_key(child);
             for parent in &after.parents {
+                let (known, lives) = (
+                    self.seen.messages.get(&parent.id),
+                    seen.messages.get(&parent.id),
+                );
+                if let (true, Some(known), Some(lives)) = (is_new, known, lives)
+                    && known.state == lives.state
+                {
+                    let state = match known.state {
+                        State::Done | State::Relayed => ParentState::Done,
+                        State::Buried => ParentState::Failed,
+                        State::Prepared | State::Ready | State::Reserved => ParentState::Waiting,
+                    };
+                    prop_assert_eq!(parent.state, state, "{:?} of {:?}", child, known);
+                }
                 let old = before.and_then(|old| old.parents.iter().find(|p| p.id == parent.id));
                 let waited = old.is_some_and(|old| old.state == ParentState::Waiting);
                 if !waited || parent.state == ParentState::Waiting {
                     continue;
                 }
                 let done = parent.state == ParentState::Done;
-                let lives = seen.messages.get(&parent.id);
                 let archived =
                     lives.is_none_or(|m| matches!(m.state, State::Done | State::Relayed));
                 prop_assert!(!done || archived, "{child:?}: {parent:?} is {lives:?}");

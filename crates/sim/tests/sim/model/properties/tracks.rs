@@ -85,8 +85,11 @@ impl Properties {
     /// result of a message that is gone is not what its record has.
     pub(super) fn check_found(&self, now: Ms, asked: Option<Asked<'_>>) -> Checked {
         let Some(asked) = asked else { return Ok(()) };
+        // Of one that waited for a run, the outcome may be that of an earlier wait of the client.
+        let own = asked.at_once || matches!(asked.outcome, Some(Outcome::Result(_)));
         if let Command::AwaitResult { id, .. } = asked.command
             && !self.seen.messages.contains_key(id)
+            && own
         {
             let state = self.seen.tracks.get(id).map(|track| track.state);
             let known = match state {
