@@ -402,7 +402,7 @@ impl Engine {
 
     fn is_spent(&self, id: MessageId) -> bool {
         let Some(message) = self.store.message(id) else {
-            // An effect of the same step removed it.
+            // It went with its queue, or by an effect before this one.
             return false;
         };
         let queue = self.store.expect_queue(message.queue);
