@@ -28,6 +28,7 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         let (Some(id), Some(state_index)) = (self.store.find(queue), kicked_state_index(state))
         else {
+            // No such queue, or a state that no kick ends.
             return Ok(Outcome::Count(0));
         };
         self.store.promote(id, self.now);
@@ -390,6 +391,7 @@ impl Engine {
         reserved: bool,
     ) -> Result<Outcome, CommandError> {
         let Some(id) = self.store.find(queue) else {
+            // The client names a queue that is not there.
             return Ok(Outcome::Count(0));
         };
         Ok(Outcome::Count(self.flush_queue(cx, id, reserved)))
@@ -464,6 +466,7 @@ impl Engine {
         name: &Name,
     ) -> Result<Outcome, CommandError> {
         let Some(id) = self.store.find(name) else {
+            // The client names a queue that is not there.
             return Ok(Outcome::Count(0));
         };
         let queue = self.store.expect_queue(id);
@@ -524,6 +527,7 @@ impl Engine {
         while at < end && done.queues < DROPS {
             let queue = self.store.queues.get(at);
             at += 1;
+            // A free number.
             let Some(queue) = queue else { continue };
             // One that is only waited on is not there to be dropped.
             if queue.live.dropped || !queue.live.recorded || !pattern.matches(queue.name.as_bytes())
@@ -609,6 +613,7 @@ impl Engine {
         let lease = slot.and_then(|slot| self.store.leases.get(&slot));
         let heard_of = lease.is_none_or(|l| l.client_id != client_id || l.bound != Bound::Time);
         let Some(message) = self.store.message(id) else {
+            // It was settled meanwhile.
             return false;
         };
         let (queue, number) = (message.queue, message.reserves);

@@ -34,6 +34,7 @@ impl NamedParents {
     pub fn name<'a>(&self, puts: impl IntoIterator<Item = &'a mut Put>) {
         for put in puts {
             let own = put.more.as_ref().and_then(|more| more.name.clone());
+            // It waits for none, or for too many.
             let Some(after) = asks(put) else { continue };
             for name in std::mem::take(&mut after.names) {
                 match self.0.get(&name).filter(|_| own.as_ref() != Some(&name)) {
@@ -63,6 +64,7 @@ impl Engine {
         let names: BTreeSet<&Arc<[u8]>> = puts.flat_map(|after| &after.names).collect();
         for name in names {
             let Some(id) = self.tracked_parent(requester, name) else {
+                // Not known here, or the client may not see it.
                 continue;
             };
             let put = self.store.message(id).map(|message| message.created);

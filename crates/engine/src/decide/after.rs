@@ -72,9 +72,8 @@ impl Engine {
         }
         let (mut awaited, mut left) = (Awaited::default(), AFTER_ALL_MAX);
         for put in &puts {
-            let Some((more, after)) = waits_of(put) else {
-                continue;
-            };
+            let asks = waits_of(put);
+            let (more, after) = asks.expect("only puts that are to wait are left");
             let queue = self.store.find(&put.queue);
             let copies = queue.map_or(0, |queue| self.copies_of(queue, put).len());
             let all = after.count().saturating_mul(1 + copies);
@@ -109,9 +108,8 @@ impl Engine {
         let bad = self.may_wait_for_these(call.caller.principal, &awaited)?;
         for put in puts {
             let more = put.more.as_deref_mut();
-            let Some(after) = more.and_then(|more| more.after.as_deref_mut()) else {
-                continue;
-            };
+            let after = more.and_then(|more| more.after.as_deref_mut());
+            let after = after.expect("a put that is to wait waits until it is stored");
             let names = std::mem::take(&mut after.names).into_iter();
             let ids = names.filter_map(|name| awaited.names.get(&name).copied());
             after.ids.extend(ids);
@@ -374,6 +372,7 @@ impl Engine {
         due: Option<Ms>,
     ) -> bool {
         let Some(after) = self.store.dependencies.of(child) else {
+            // Nothing holds it.
             return false;
         };
         let after = After {
@@ -442,6 +441,7 @@ impl Engine {
             last = id;
             let message = self.store.message(id);
             let Some(message) = message.filter(|message| !message.is_expired(self.now)) else {
+                // A flush took it, or its time is over.
                 continue;
             };
             let state = ListState::of(message, self.now);
@@ -518,12 +518,11 @@ impl Engine {
     /// A held message goes on, or fails. How many parents it has.
     fn end_hold<J: Journal>(&mut self, cx: &mut Cx<'_, J>, child: MessageId) -> usize {
         let after = self.store.dependencies.of(child);
-        let (after, verdict) = (after.cloned(), after.and_then(After::verdict));
-        let (Some(after), Some(verdict)) = (after, verdict) else {
-            return 0;
-        };
+        let decided = after.and_then(|after| Some((after.clone(), after.verdict()?)));
+        let (after, verdict) = decided.expect("a decided message has a record that decides it");
         let count = after.parents.len();
         let Some(message) = self.store.message(child) else {
+            // A flush took it.
             let after = None;
             self.fact_alone(cx, Fact::Awaits { child, after });
             return count;
@@ -609,6 +608,9 @@ mod tests {
         let mut cx: Cx<'_, Vec<Fact>> = Cx::new(&mut facts, &mut deliveries, &mut step);
         fires("a message that was freed is there until it fails", || {
             engine.fail_held(&mut cx, MessageId(1), MessageId(2));
+        });
+        fires("a decided message has a record that decides it", || {
+            _ = engine.end_hold(&mut cx, MessageId(1));
         });
     }
 }

@@ -463,6 +463,7 @@ impl Engine {
         let began = cx.step.began;
         for _ in 0..STEPS {
             let Some((id, event)) = self.call_here() else {
+                // None is due that can be said here.
                 break;
             };
             let batch = self.store.batches.get(id);

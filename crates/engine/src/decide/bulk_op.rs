@@ -103,6 +103,7 @@ impl Engine {
         done: &mut BulkDone,
     ) -> bool {
         let Some(message) = self.store.message(id) else {
+            // A damaged log may name it twice.
             return false;
         };
         let at = message.at();
@@ -169,11 +170,11 @@ impl Engine {
         id: MessageId,
         to: Option<&Name>,
     ) -> bool {
-        let Some(message) = self.store.message(id) else {
-            return false;
-        };
+        let message = self.store.message(id);
+        let message = message.expect("a dead letter was found before it is sent back");
         let (from, own) = (message.queue, message.came_from());
         let Some(to) = to.cloned().or(own) else {
+            // It came from no other queue.
             return false;
         };
         if !to.is_possible() || !self.may(cx.call().caller.principal, Verb::Put, &to) {
@@ -266,5 +267,22 @@ fn cursor_of(state: ListState, message: &Message) -> Cursor {
     Cursor {
         not_selectable,
         order,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::damaged::fires;
+    use quintet_types::Settings;
+
+    #[test]
+    fn a_dead_letter_that_is_gone_too_soon_is_noticed() {
+        let mut engine = Engine::new(0, 1, Settings::default());
+        let (mut facts, mut deliveries, mut step) = Default::default();
+        let mut cx: Cx<'_, Vec<Fact>> = Cx::new(&mut facts, &mut deliveries, &mut step);
+        fires("a dead letter was found before it is sent back", || {
+            _ = engine.redrive(&mut cx, MessageId(1), None);
+        });
     }
 }

@@ -27,6 +27,7 @@ impl Engine {
             return refused(CommandError::NoSpace);
         }
         let Some(slot) = self.look_up(id)? else {
+            // It is gone, or the client made up its id.
             return refused(CommandError::NotFound);
         };
         let message = self.store.messages.at(slot);
@@ -70,6 +71,7 @@ impl Engine {
         }
         let message = self.store.messages.at(slot);
         let Some(groups) = self.groups(id).filter(|groups| groups.is_ordered()) else {
+            // By the settings its group has no order.
             return Ok(true);
         };
         // One that is buried stands in no group.

@@ -92,6 +92,7 @@ impl Engine {
     pub(crate) fn end_cancelled<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) -> bool {
         let message = self.store.message(id);
         let Some(message) = message.filter(|message| message.cancelled().is_some()) else {
+            // Nobody cancelled it, or it is gone.
             return false;
         };
         let (at, why) = (message.at(), Removal::Cancelled);

@@ -123,6 +123,7 @@ impl Engine {
         for &queue in queues {
             let found = self.candidate(cx, take, queue, after, walking);
             let Some(order) = found.order() else {
+                // Nothing in it for this take.
                 continue;
             };
             if let [_] = queues {
@@ -167,6 +168,7 @@ impl Engine {
             let last = walked.map(|walked| walked.last);
             let found = self.candidate(cx, take, queue, last, walking);
             let Some(order) = found.order() else {
+                // Nothing more in it for this take.
                 continue;
             };
             let order = self.risen(queue, order);
@@ -226,6 +228,7 @@ impl Engine {
                 return Best::Cold(order, id, block);
             }
             let Some(found) = found else {
+                // Nothing in it for this take.
                 return Best::Nothing;
             };
             let message = self.store.messages.at(found.slot);
@@ -357,10 +360,12 @@ impl Engine {
     pub(super) fn group_of(&self, best: &Candidate, take: &Take) -> SmallVec<[u32; 1]> {
         let mut slots = SmallVec::from_buf([best.slot]);
         let Some(limit) = take.group else {
+            // The client takes none with it.
             return slots;
         };
         let message = self.store.messages.at(best.slot);
         let Some(key) = message.key() else {
+            // Of no group.
             return slots;
         };
         let queue = self.store.expect_queue(best.queue);
@@ -385,5 +390,54 @@ impl Engine {
             slots.push(slot);
         }
         slots
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::store::damaged::fires;
+    use quintet_types::{At, Body, Extra, GroupLimit, Message, Ms, Settings, State};
+
+    #[test]
+    fn a_message_to_be_taken_that_is_not_ready_is_noticed() {
+        let mut engine = Engine::new(0, 1, Settings::default());
+        let (id, mut facts) = (MessageId(1), Vec::new());
+        let at = At {
+            id,
+            ..At::default()
+        };
+        let made = Fact::QueueMade {
+            queue: at.queue,
+            name: "q".into(),
+            parent: None,
+            created: Ms(1),
+        };
+        engine.note(&mut facts, made);
+        let mut message = Message::new(at, Ms(1), Body::new(b"body"));
+        message.state = State::Buried;
+        message.extra = Some(Box::new(Extra {
+            key: Some(Arc::from(*b"key")),
+            ..Extra::default()
+        }));
+        engine.note(&mut facts, Fact::Put(message));
+        let best = Candidate {
+            queue: at.queue,
+            slot: engine.store.slot(id).expect("it was put"),
+            order: (at.priority, at.position, id),
+        };
+        let take = Take {
+            group: Some(GroupLimit {
+                messages_max: 2,
+                bytes_max: 100,
+            }),
+            ..Take::default()
+        };
+        fires("a ready message with a key is in its group", || {
+            drop(engine.group_of(&best, &take));
+        });
     }
 }

@@ -425,6 +425,7 @@ impl Engine {
     pub(super) fn companions_are_here(&mut self, slot: u32) -> Result<(), Cold> {
         let message = self.store.messages.at(slot);
         let (Some(key), queue) = (message.key(), message.queue) else {
+            // Without a key it has none.
             return Ok(());
         };
         let cold = self
@@ -488,6 +489,7 @@ impl Engine {
             return Ok(slots);
         }
         let Some((_, next)) = self.store.next_cold(id, state_index, after) else {
+            // No run has more.
             return Ok(slots);
         };
         match after {

@@ -91,11 +91,11 @@ impl Engine {
             if let Some(block) = self.due_block(id) {
                 return Best::Cold(first_from(take.end), id, block);
             }
-            let Some(groups) = self.groups(id) else {
-                return Best::Nothing;
-            };
+            let groups = self.groups(id);
+            let groups = groups.expect("a queue keeps its groups while one is followed");
             let next = groups.next_of_group(walk, take.peek, take.lease.is_some(), self.now);
             let Some((order, head)) = next else {
+                // No other of the group may go.
                 return Best::Nothing;
             };
             match head {
@@ -146,6 +146,7 @@ impl Engine {
         skipped: &mut u64,
     ) -> (GroupCandidate, Option<(Order, BlockAt)>) {
         let Some(groups) = self.groups(id) else {
+            // By the settings its keys mean nothing.
             return (None, None);
         };
         let ahead = walk.and_then(KeyGroups::passed);
@@ -178,6 +179,7 @@ impl Engine {
             false => None,
         };
         let Some((over_share, its_turn)) = over_share else {
+            // No key is over its share, or none that fits.
             return (quiet, rival(groups, quiet));
         };
         if its_turn {
@@ -268,6 +270,7 @@ impl Engine {
             return Some(Best::Cold(at_best(order), id, block));
         }
         let Some((order, head)) = found else {
+            // Nothing may go.
             return Some(Best::Nothing);
         };
         let slot = match head {
@@ -359,6 +362,7 @@ impl Engine {
     /// Asks for the block that a take needs of a queue.
     pub(super) fn ask_for_consumer(&mut self, queue: QueueId, block: BlockAt) -> Cold {
         let Some(groups) = self.groups(queue) else {
+            // By the settings its keys mean nothing.
             return self.ask_ahead(queue, StateIndex::Ready, block);
         };
         match groups.is_known(block) {

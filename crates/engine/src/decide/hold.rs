@@ -21,6 +21,7 @@ impl Engine {
         let id = self.may_hold_for(queue, key, for_ms)?;
         let until = self.after(for_ms);
         let Some(key) = key else {
+            // The client holds the whole queue.
             if for_ms > 0 && self.store.expect_queue(id).is_paused_until(until) {
                 return Ok(Outcome::Done);
             }

@@ -170,6 +170,7 @@ impl Engine {
         max: usize,
     ) -> Vec<u32> {
         let Some(queue) = self.store.queue(id) else {
+            // It was dropped since the plan.
             return Vec::new();
         };
         let order = before.unwrap_or((u32::MAX, i64::MAX, MessageId(u64::MAX)));
@@ -207,6 +208,7 @@ impl Engine {
         let end = self.store.messages.bound().min(from.saturating_add(max));
         for slot in from..end {
             let Some(message) = self.store.messages.get(slot) else {
+                // A free slot.
                 continue;
             };
             if message.segment_ref != segment_ref
@@ -216,9 +218,7 @@ impl Engine {
             {
                 continue;
             }
-            let Some(queue) = self.store.queue(message.queue) else {
-                continue;
-            };
+            let queue = self.store.expect_queue(message.queue);
             if queue.live.settings.memory || queue.live.dropped {
                 continue;
             }
@@ -226,6 +226,7 @@ impl Engine {
                 .due()
                 .is_some_and(|due| queue.delayed.contains_key(&(due, message.id)));
             let Some(state_index) = state_index_of(message, delayed) else {
+                // Reserved or prepared: it stays.
                 continue;
             };
             let pick = next_pick(&mut self.picks);
@@ -362,9 +363,8 @@ impl Engine {
         if self.store.cold.loaded.len() <= keep {
             return false;
         }
-        let Some((_, &at)) = self.store.cold.loaded.first_key_value() else {
-            return false;
-        };
+        let first = self.store.cold.loaded.first_key_value();
+        let (_, &at) = first.expect("more blocks are loaded than are kept");
         for id in self.store.due_copies(at, self.now) {
             self.load_one(id, true, journal);
         }

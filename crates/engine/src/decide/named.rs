@@ -18,6 +18,7 @@ const NAMESAKES_MAX: usize = 256;
 /// True if a put gives its message a name that no message can have, or none though it is to be
 /// found by it.
 pub(super) fn has_bad_name(put: &Put) -> bool {
+    // No name, and not tracked.
     let Some(more) = &put.more else { return false };
     match &more.name {
         Some(name) => !(1..=MESSAGE_NAME_BYTES_MAX).contains(&name.len()),
@@ -36,6 +37,7 @@ impl Engine {
             return self.tracked(cx.call().caller.principal, by_name);
         }
         let Some(id) = self.named(cx.call().caller.principal, client_id, by_name) else {
+            // Not reserved here; a track may know it.
             return self.say_of_track(cx, by_name);
         };
         match &by_name.action {
@@ -103,6 +105,7 @@ impl Engine {
         let mut cancelled = None;
         for id in ids {
             let Some(message) = self.store.message(id) else {
+                // A flush took it.
                 continue;
             };
             let (own, is_cancelled) = (message.queue, message.cancelled().is_some());

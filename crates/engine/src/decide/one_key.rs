@@ -49,6 +49,7 @@ impl Engine {
                 return Best::Nothing;
             }
             let Some(slot) = self.oldest_of_key(id, key) else {
+                // None of the key may leave.
                 return Best::Nothing;
             };
             let message = self.store.messages.at(slot);
@@ -90,6 +91,7 @@ impl Engine {
 /// True if a consumer waits for a key of which nothing is ready in memory.
 pub(super) fn lacks_key(store: &mut Store, waiter: &Waiter, now: Ms) -> bool {
     let (Some(Keys::Of(key)), [id]) = (waiter.take.keys.as_deref(), &*waiter.queues) else {
+        // It waits for other keys, or in several queues.
         return false;
     };
     store.promote(*id, now);

@@ -469,6 +469,7 @@ impl Engine {
         let dedupe_records = self.dedupe_records_of(queue, put);
         for left in &dedupe_records {
             let Some(known) = self.store.known(&left.key, self.now) else {
+                // No earlier put, or one that is forgotten.
                 continue;
             };
             if left.sum > 0 && known.sum > 0 && left.sum != known.sum {
@@ -503,10 +504,11 @@ impl Engine {
         puts: impl IntoIterator<Item = &'a Put>,
     ) -> Result<(), Cold> {
         for put in puts {
-            let queue = self.store.find(&put.queue);
-            let Some(queue) = queue.and_then(|id| self.store.queue(id)) else {
+            let Some(queue) = self.store.find(&put.queue) else {
+                // The put makes it.
                 continue;
             };
+            let queue = self.store.expect_queue(queue);
             let copies: SmallVec<[QueueId; 4]> = queue.children.iter().copied().collect();
             for id in copies.into_iter().chain([queue.id]) {
                 if let Ok(Repeat::Instead(first, _)) = self.repeat_of(id, put) {

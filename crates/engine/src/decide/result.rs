@@ -36,6 +36,7 @@ impl Engine {
     ) -> Result<Answer, Cold> {
         let found = self.look_up(id)?;
         let Some(slot) = found else {
+            // It is gone, or the client made up its id.
             return durable(self.result_of_gone(call.caller.principal, id));
         };
         let message = self.store.messages.at(slot);

@@ -158,6 +158,7 @@ impl Engine {
                 }
             };
             let Some(at) = message.map(Message::at) else {
+                // It is in a run.
                 break;
             };
             dropped = true;
@@ -221,10 +222,11 @@ impl Engine {
         self.replaced_are_here(puts.clone())?;
         let mut requested: BTreeMap<QueueId, (u64, u64)> = BTreeMap::new();
         for put in puts {
-            let queue = self.store.find(&put.queue);
-            let Some(queue) = queue.and_then(|id| self.store.queue(id)) else {
+            let Some(queue) = self.store.find(&put.queue) else {
+                // The put makes it.
                 continue;
             };
+            let queue = self.store.expect_queue(queue);
             for id in queue.children.iter().copied().chain([queue.id]) {
                 let bytes = put.size();
                 if self.may_drop_for(id, bytes) {
@@ -258,6 +260,7 @@ impl Engine {
     /// after the other.
     fn walk_victims(&self, queue: &Queue, mut excess: Excess) -> ControlFlow<Option<BlockAt>> {
         let Some(cold) = queue.cold.as_ref() else {
+            // Nothing of it is in runs.
             return ControlFlow::Break(None);
         };
         let sized = |order: Order, slot: u32| (order, self.store.messages.at(slot).size());
@@ -270,6 +273,7 @@ impl Engine {
             let hot = queue.ready.range_back((Edge::Unbounded, up_to));
             let hot = hot.map(|((priority, ..), _)| priority).next();
             let Some(priority) = hot.max(cold.last_priority()) else {
+                // Nothing more is ready.
                 break;
             };
             let from = (priority, i64::MIN, MessageId(0));

@@ -101,6 +101,7 @@ impl Engine {
         max: u32,
     ) -> Result<Outcome, CommandError> {
         let Some(held) = self.store.held.get(&client_id) else {
+            // The client holds nothing.
             return Ok(Outcome::Count(0));
         };
         let mut ids: Vec<MessageId> = match queue {
@@ -401,6 +402,7 @@ impl Engine {
 
     fn is_spent(&self, id: MessageId) -> bool {
         let Some(message) = self.store.message(id) else {
+            // It went with its queue, or by an effect before this one.
             return false;
         };
         let queue = self.store.expect_queue(message.queue);

@@ -170,6 +170,7 @@ impl Engine {
                 return page;
             }
             page.next = Some(name.clone());
+            // Something only waits on it or refers to it.
             let Ok(id) = self.there(name) else { continue };
             let rule = &self.store.expect_queue(id).live.settings.dead_letter;
             let goes = |to| matches!(rule, DeadLetter::To(own) if own == to);

@@ -140,6 +140,7 @@ impl Engine {
     ) -> Answer {
         let done = Answer::Now(Outcome::Done, Hold::Turn);
         let Some(number) = self.waiters.of(client_id, true) else {
+            // The client has no subscription.
             return done;
         };
         if !on {
@@ -191,6 +192,7 @@ impl Engine {
         reads: bool,
     ) -> Result<(), CommandError> {
         let Some(number) = self.waiters.of(client_id, true) else {
+            // The client's first.
             let waiter = Waiter {
                 client_id,
                 standing: true,
@@ -424,6 +426,7 @@ impl Engine {
             }
             if take.keys.as_deref() == Some(&Keys::One) && of_key.is_none() {
                 let key = handed[0].key().cloned();
+                // It has no key, so it goes alone.
                 let Some(key) = key else { break };
                 of_key = Some((best.queue, key));
             }
@@ -450,6 +453,7 @@ impl Engine {
             self.note_token(take, queues, handed);
         }
         let Some(ask) = &take.lease else {
+            // The client takes them for good, or only peeks.
             return Hold::Durable;
         };
         let over = |message: &Message| is_over(ask, message.ttr_ms);
@@ -521,6 +525,7 @@ impl Engine {
         for _ in 0..wanted {
             let best = self.best_behind(cx, take, queues, &seen);
             let Some(best) = self.settled(best)? else {
+                // There is no more.
                 break;
             };
             if take.group.is_some() {

@@ -109,6 +109,7 @@ impl Engine {
             };
             let first = queue.cold.as_ref().and_then(|cold| cold.first(state_index));
             let Some(((_, at, _), block)) = first else {
+                // Nothing of it is in runs.
                 continue;
             };
             let mut wait = 0;
@@ -150,10 +151,12 @@ impl Engine {
         for ended in 0..STEPS {
             let queue = self.store.queue(id);
             let Some(queue) = queue.filter(|queue| !queue.live.dropped) else {
+                // It was dropped, or went with its last message.
                 return ended;
             };
             let keep = queue.live.settings.retention_ms;
             let Some((&(since, message), _)) = queue.archived.first_key_value() else {
+                // No more are archived.
                 return ended;
             };
             if since + keep > self.now {
@@ -182,6 +185,7 @@ impl Engine {
         let mut count = 0;
         for _ in 0..STEPS {
             let Some(&(at, id)) = self.store.expiries.first() else {
+                // No other expires.
                 break;
             };
             if at > self.now || cx.step.expired >= EXPIRED_PER_STEP {
@@ -236,6 +240,7 @@ impl Engine {
             return false;
         }
         let Some(waiter) = self.waiters.get(number) else {
+            // The client got something, or went.
             return false;
         };
         let (take, queues) = (waiter.take.clone(), waiter.queues.clone());
@@ -273,6 +278,7 @@ impl Engine {
             let queue = self.store.queues.get(at);
             at += 1;
             let Some(queue) = queue else {
+                // A free number.
                 continue;
             };
             if queue.is_referred_to(now) {

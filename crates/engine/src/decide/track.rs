@@ -113,6 +113,7 @@ impl Engine {
         track: Option<Box<Track>>,
     ) {
         let Some(track) = track else {
+            // By the settings no track of it is kept.
             return self.forget_track(cx, id);
         };
         let restated = Tracks::restated_size_of(&track);

@@ -277,6 +277,7 @@ impl Engine {
     /// True if an effect can be brought about on a message.
     fn may_act(&self, client_id: ClientId, id: MessageId, effect: &Effect) -> bool {
         let Some(message) = self.store.message(id) else {
+            // It ended while this was decided.
             return false;
         };
         let pending = self.pending.contains_key(&id);
@@ -413,6 +414,7 @@ impl Engine {
     /// Moves a message, which may wait for this decision.
     fn move_decided<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, to: Name) {
         if self.end_cancelled(cx, id) {
+            // A client cancelled it meanwhile.
             return;
         }
         let why = match self.pending.remove(&id) {
@@ -526,6 +528,7 @@ impl Engine {
             return false;
         }
         let Some(message) = self.store.message(id) else {
+            // A flush forgot it.
             return false;
         };
         // Being decided already, or its queue is gone.

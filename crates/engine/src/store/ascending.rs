@@ -370,6 +370,7 @@ impl<'a, K: Copy + Ord, V> Iterator for Lined<'a, K, V> {
     fn next(&mut self) -> Option<Self::Item> {
         while self.at < self.end {
             let Some((key, value)) = self.map.chunk(self.at.0).entries.get(self.at.1) else {
+                // The chunk has no more.
                 self.at = (self.at.0 + 1, 0);
                 continue;
             };
@@ -430,6 +431,7 @@ where
 
     fn next(&mut self) -> Option<Self::Item> {
         let Some(other) = self.other.peek() else {
+            // Nothing of the other is left.
             return self.one.next();
         };
         match self.one.peek() {

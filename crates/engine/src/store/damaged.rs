@@ -190,6 +190,22 @@ const MESSAGES: &[Row] = &[
         remove,
     ),
     (
+        "one not selectable is in its queue's order",
+        || {
+            let mut message = message(1, keyed());
+            message.selectable = false;
+            store(message)
+        },
+        |s| drop(std::mem::take(&mut queue(s).not_selectable)),
+        remove,
+    ),
+    (
+        "groups that are not built stay until they are",
+        ready,
+        |_| {},
+        |s| _ = s.build_groups(Q, &mut 1),
+    ),
+    (
         "a key is known while a message of it is ready",
         ready,
         |s| queue(s).keys.clear(),
@@ -345,6 +361,18 @@ const RUNS: &[Row] = &[
         loaded,
         |s| s.cold.loaded.clear(),
         |s| drop(s.forget_block(BLOCK)),
+    ),
+    (
+        "a block among the loaded ones is in force",
+        loaded,
+        |s| s.cold.runs.clear(),
+        |s| drop(s.due_copies(BLOCK, Ms(1))),
+    ),
+    (
+        "a block among the loaded ones is in memory",
+        loaded,
+        |s| s.cold.block_mut(BLOCK).expect("it is there").shelf = Shelf::Stored,
+        |s| drop(s.due_copies(BLOCK, Ms(1))),
     ),
     (
         "a stored block is in its state index by its first message",

@@ -111,6 +111,7 @@ impl Durable {
                 return copied;
             }
             let Some(message) = self.messages.get(slot) else {
+                // A free slot.
                 continue;
             };
             if message.segment_ref != segment_ref || !self.is_alive(message) {
@@ -165,11 +166,11 @@ impl Durable {
             .filter(|(_, memory)| memory.segment_ref == segment_ref);
         let keys: Vec<DedupeKey> = here.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            // Deduplication records go with their queue. The end of those that a flush took is
-            // recorded here.
             let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
             let of_memory = queue.map(|queue| queue.live.settings.memory);
             let (Some(of_memory), false) = (of_memory, self.is_flushed(&key)) else {
+                // Deduplication records go with their queue. The end of those that a flush took is
+                // recorded here.
                 self.forget(&key);
                 continue;
             };
@@ -188,9 +189,7 @@ impl Durable {
         let mut facts = Vec::new();
         self.snapshot(&mut |fact| facts.push(fact.clone()));
         for (_, slot) in self.ids.after(0) {
-            let Some(message) = self.messages.get(slot) else {
-                continue;
-            };
+            let message = self.messages.at(slot);
             // What is in a run is recorded there.
             if message.segment_ref.is_run() {
                 continue;

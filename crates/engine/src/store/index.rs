@@ -381,6 +381,7 @@ impl Durable {
         let (sums, keyed) = (&mut self.sums.gauges, &mut self.keyed);
         let queue = self.queues.get_mut(id.0 as usize);
         let Some(queue) = queue else {
+            // A free number.
             return 0;
         };
         let mut moved = 0;

@@ -106,12 +106,8 @@ impl Durable {
     /// `left`; true if they are built.
     pub(crate) fn build_groups(&mut self, id: QueueId, left: &mut usize) -> bool {
         loop {
-            let Some(queue) = self.queue(id) else {
-                return true;
-            };
-            let Some(groups) = &queue.groups else {
-                return true;
-            };
+            let groups = self.expect_queue(id).groups.as_ref();
+            let groups = groups.expect("groups that are not built stay until they are");
             if groups.is_built() {
                 return true;
             }
@@ -283,6 +279,7 @@ impl Durable {
                 return;
             }
             let Some(survey) = self.survey_loaded(at) else {
+                // Its messages are not ready.
                 continue;
             };
             if survey.is_stuck() {
@@ -304,6 +301,7 @@ impl Durable {
                 return Err(format!("{}: groups {found:?}, not {rules:?}", queue.name));
             }
             let Some(groups) = &queue.groups else {
+                // By the settings its keys mean nothing.
                 continue;
             };
             bytes += groups.bytes();

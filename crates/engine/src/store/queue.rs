@@ -271,6 +271,7 @@ impl Queue {
     /// True if it has settings of its own, beside the user that paused it.
     fn is_set_up(&self) -> bool {
         let Some(own) = self.overrides.as_deref() else {
+            // It has the settings of the server alone.
             return false;
         };
         let is_signature = |tags: &Tags| tags.iter().all(|(name, _)| name == Tags::PAUSED_BY);

@@ -172,9 +172,7 @@ impl Durable {
     /// reserved messages go with their leases.
     fn unlink_queue(&mut self, id: QueueId, idle: bool) {
         let queue = self.queues.get_mut(id.0 as usize);
-        let Some(queue) = queue else {
-            return;
-        };
+        let queue = queue.expect("a queue that is dropped loses its links before it goes");
         if let Some(groups) = queue.groups.take() {
             self.keyed.bytes -= groups.bytes();
             self.tombstones.groups(groups);

@@ -163,6 +163,7 @@ impl Durable {
     fn restate_queue(&mut self, id: QueueId, record: &mut dyn FnMut(&Fact)) -> u64 {
         let round = self.restate_round;
         let Some(queue) = self.queue_mut(id) else {
+            // A free number, or one that the next fact makes.
             return EMPTY;
         };
         let before = std::mem::replace(&mut queue.live.restated, round);

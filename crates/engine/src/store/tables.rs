@@ -77,6 +77,7 @@ impl Tables {
     ) -> Vec<TableEntry> {
         use std::ops::Bound::{Excluded, Unbounded};
         let Some(table) = self.tables.get(table) else {
+            // No client has set anything in it.
             return Vec::new();
         };
         let from = after.map_or(Unbounded, Excluded);

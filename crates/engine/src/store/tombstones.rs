@@ -139,6 +139,7 @@ impl Durable {
         self.free_dedupe(max);
         for _ in 0..max {
             let Some((step, slot)) = self.tombstones.pop() else {
+                // All that was forgotten is freed.
                 return self.messages.give_back(max) || !self.tombstones.is_empty();
             };
             let message = self.messages.remove(slot);

@@ -268,9 +268,11 @@ impl Durable {
     /// over. False if the block is not in force or is loaded.
     pub(crate) fn load(&mut self, at: BlockAt, messages: Vec<(u32, Message)>) -> bool {
         let Some(block) = self.cold.block_mut(at) else {
+            // Its run went while it was read.
             return false;
         };
         if !block.is_stored() {
+            // Another read of it was supplied first.
             return false;
         }
         let row = block.row;
@@ -332,6 +334,7 @@ impl Durable {
         let mut expires: Option<Ms> = None;
         for &id in &ids {
             let Some(slot) = self.ids.get(id.0) else {
+                // It was removed since.
                 continue;
             };
             let message = self.messages.get(slot);
@@ -365,11 +368,10 @@ impl Durable {
 
     /// Copies of delayed messages of a block that are due by now.
     pub(crate) fn due_copies(&self, at: BlockAt, now: Ms) -> Vec<MessageId> {
-        let Some(block) = self.cold.block(at) else {
-            return Vec::new();
-        };
+        let block = self.cold.block(at);
+        let block = block.expect("a block among the loaded ones is in force");
         let Shelf::Loaded(_, ids) = &block.shelf else {
-            return Vec::new();
+            unreachable!("a block among the loaded ones is in memory");
         };
         if block.row.state_index != StateIndex::Delayed {
             return Vec::new();

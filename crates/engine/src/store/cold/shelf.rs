@@ -250,6 +250,7 @@ impl QueueCold {
         after: Option<Order>,
     ) -> Option<(Order, BlockAt)> {
         let Some(after) = after else {
+            // From the beginning.
             return self.first(state_index);
         };
         let farthest = &self.farthest[state_index as usize];

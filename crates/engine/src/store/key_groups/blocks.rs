@@ -49,6 +49,7 @@ impl KeyGroups {
             return Safe::Yes;
         }
         let Some(group) = message.key().and_then(|key| self.find(key)) else {
+            // Of no group that is known.
             return Safe::Yes;
         };
         match group.scanned {
@@ -257,6 +258,7 @@ impl KeyGroups {
         self.known_firsts -= firsts.len();
         for &(number, pos) in &firsts {
             let Some(number) = number else {
+                // The first without a key.
                 self.free.remove(&pos);
                 continue;
             };

@@ -310,6 +310,7 @@ impl KeyGroups {
     pub(crate) fn limit_of(&self, key: Option<&Arc<[u8]>>) -> Option<TakeLimit> {
         let max = self.rules.in_flight_max;
         let Some(group) = key.and_then(|key| self.find(key)) else {
+            // A key that no message has, or none.
             return match (max > 0, self.rules.is_paced()) {
                 (true, false) => Some(TakeLimit::InFlight),
                 (false, true) => Some(TakeLimit::Rate),
@@ -402,6 +403,7 @@ impl KeyGroups {
         }
         self.in_flight += u64::from(reserved);
         let Some(key) = message.key() else {
+            // Of no group.
             if standing == Standing::Ready {
                 self.free.insert(order, Head::Here(slot));
                 self.freed = true;
@@ -459,6 +461,7 @@ impl KeyGroups {
         // What it held up may lie in one of these.
         self.freed |= !self.open.is_empty();
         let Some(key) = message.key() else {
+            // Of no group.
             if standing == Standing::Ready {
                 self.free.remove(&order);
             }
@@ -696,6 +699,7 @@ impl KeyGroups {
         for _ in 0..max {
             if let Some(last) = self.list.last_mut() {
                 let Some(group) = last else {
+                    // A free number.
                     self.list.pop();
                     continue;
                 };

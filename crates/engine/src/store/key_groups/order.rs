@@ -192,6 +192,7 @@ impl KeyGroups {
     /// has no group.
     pub(crate) fn is_head(&self, message: &Message) -> bool {
         let Some(group) = message.key().and_then(|key| self.find(key)) else {
+            // The client that put it gave no key.
             return true;
         };
         let position = (message.position, message.id);

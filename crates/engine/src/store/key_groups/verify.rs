@@ -19,6 +19,7 @@ impl KeyGroups {
         }
         let (mut members, mut firsts) = (0, 0);
         for (number, group) in self.list.iter().enumerate() {
+            // A free number.
             let Some(group) = group else { continue };
             members += group.members();
             let spared = self.idle.map(|idle| idle as usize) == Some(number);
