@@ -567,18 +567,17 @@ impl Engine {
         let mut step = Step::default();
         let mut cx = Cx::new(journal, &mut deliveries, &mut step);
         lost.sort_unstable();
-        let mut queues: Vec<QueueId> = Vec::new();
-        for id in lost {
-            queues.extend(self.store.message(id).map(|message| message.queue));
-            if !self.end_cancelled(&mut cx, id) {
-                self.track(&mut cx, id);
-                self.bury_if_spent(&mut cx, id);
-            }
-        }
-        // Those of an earlier epoch whose process ended before it recorded all.
+        let queue_of = |id: &MessageId| Some(self.store.message(*id)?.queue);
+        let mut queues: Vec<QueueId> = lost.iter().filter_map(queue_of).collect();
+        // Cancelled ones whose leases have ended, also in an earlier epoch whose process ended
+        // before it recorded all.
         for id in self.store.take_owed_removals() {
             queues.extend(self.store.message(id).map(|message| message.queue));
             self.end_cancelled(&mut cx, id);
+        }
+        for id in lost {
+            self.track(&mut cx, id);
+            self.bury_if_spent(&mut cx, id);
         }
         self.find_lost();
         // Who reads from behind a message's segment has not seen that it was
