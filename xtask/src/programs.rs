@@ -115,6 +115,17 @@ pub(crate) fn clippy(run: &Run) -> Result<()> {
     Ok(())
 }
 
+/// How everything is built in CI; `.ci/run` has the same.
+const IN_CI: [(&str, &str); 4] = [
+    // Nobody edits and builds again there, and nobody runs a debugger.
+    ("CARGO_INCREMENTAL", "0"),
+    ("CARGO_PROFILE_DEV_DEBUG", "0"),
+    // Two processors: what more units do beside each other is done twice. Macros and build scripts
+    // do not have it from the profile.
+    ("CARGO_PROFILE_DEV_CODEGEN_UNITS", "2"),
+    ("CARGO_PROFILE_DEV_BUILD_OVERRIDE_CODEGEN_UNITS", "2"),
+];
+
 /// Cargo with clippy in the compiler's place for the workspace's crates. `cargo clippy` would
 /// build every crate of others a second time.
 fn clippy_command(root: &Path) -> Command {
@@ -123,11 +134,7 @@ fn clippy_command(root: &Path) -> Command {
         .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
         .current_dir(root);
     if std::env::var_os("CI").is_some() {
-        // Nobody edits and builds again there, and nobody runs a debugger.
-        command.env("CARGO_INCREMENTAL", "0");
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        // Two processors: what more units do beside each other is done twice.
-        command.env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "2");
+        command.envs(IN_CI);
     }
     command
 }
@@ -306,7 +313,19 @@ pub(crate) fn binary(root: &Path) -> Result<PathBuf> {
 mod tests {
     use std::time::Duration;
 
-    use super::{all_passed, durations, failed_tests, program};
+    use super::{IN_CI, all_passed, durations, failed_tests, program};
+
+    /// Otherwise the crates that xtask takes are built twice.
+    #[test]
+    fn ci_builds_xtask_as_xtask_builds_the_workspace() {
+        let script = std::fs::read_to_string(crate::root().join(".ci/run")).unwrap();
+        for (name, value) in IN_CI {
+            assert!(
+                script.contains(&format!("\nexport {name}={value}\n")),
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn test_programs_are_known_by_cargos_messages() {
