@@ -6,10 +6,11 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::context::Run;
-use crate::programs::binary;
+use crate::programs::{binary, test_programs};
 use crate::run;
 use crate::show::{line_of, say, shown};
 use crate::timings::of_line;
+use crate::unit::run_one;
 
 /// The folder of Python's packages and programs.
 pub(crate) fn venv(root: &Path) -> PathBuf {
@@ -139,8 +140,17 @@ fn timed(run: &Run, command: &mut Command) -> Result<()> {
 /// # Errors
 /// As [`python`].
 pub(crate) fn rust(run: &Run) -> Result<()> {
-    let mut command = in_rust(&run.root, &["test", "--quiet", "--locked"]);
-    crate::run(command.env("QUINTET", binary(&run.root)?))
+    binary(&run.root)?;
+    let mut build = in_rust(&run.root, &["test", "--quiet", "--locked", "--no-run"]);
+    let (programs, _) = test_programs(&mut build)?;
+    ensure!(!programs.is_empty(), "there is no test of clients");
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let mut failed = Vec::new();
+    for program in &programs {
+        failed.extend(run_one(run, program, threads, &[], &[])?);
+    }
+    ensure!(failed.is_empty(), "tests failed:\n{}", failed.join("\n"));
+    Ok(())
 }
 
 /// Looks at how they are formatted.
