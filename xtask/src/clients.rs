@@ -6,33 +6,52 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::context::Run;
-use crate::programs::binary;
+use crate::programs::{binary, test_programs};
 use crate::run;
 use crate::show::{line_of, say, shown};
 use crate::timings::of_line;
+use crate::unit::run_one;
 
 /// The folder of Python's packages and programs.
 pub(crate) fn venv(root: &Path) -> PathBuf {
     root.join(".tests/venv")
 }
 
-/// Installs Python's packages that the file `wanted` lists in the private folder `venv`; answers
-/// the folder of their programs.
+/// Installs Python's packages that the file `wanted` lists in the private folder `venv`, or by its
+/// pip in a folder `apart`; answers the folder of their programs. What is there is not installed
+/// again.
 ///
 /// # Errors
 /// If one cannot be had.
-pub(crate) fn pip(venv: &Path, wanted: &Path, options: &[&str]) -> Result<PathBuf> {
-    let programs = venv.join("bin");
-    let python = programs.join("python");
+pub(crate) fn pip(
+    venv: &Path,
+    wanted: &Path,
+    options: &[&str],
+    apart: Option<&Path>,
+) -> Result<PathBuf> {
+    let python = venv.join("bin/python");
+    let folder = apart.unwrap_or(venv);
+    let programs = folder.join("bin");
+    let list = std::fs::read_to_string(wanted).with_context(|| wanted.display().to_string())?;
+    let name = wanted.file_name().unwrap_or_default();
+    let installed = folder.join("installed").join(name);
+    if python.exists() && std::fs::read_to_string(&installed).is_ok_and(|there| there == list) {
+        return Ok(programs);
+    }
     if !python.exists() {
         run(Command::new("python3").args(["-m", "venv"]).arg(venv))?;
     }
-    run(Command::new(&python)
-        .args(["-m", "pip", "install", "--quiet"])
+    let mut command = Command::new(&python);
+    command
+        .args(["-m", "pip", "install", "--quiet", "--no-compile"])
         .arg("--disable-pip-version-check")
-        .args(options)
-        .arg("-r")
-        .arg(wanted))?;
+        .args(options);
+    if let Some(folder) = apart {
+        command.args(["--upgrade", "--target"]).arg(folder);
+    }
+    run(command.arg("-r").arg(wanted))?;
+    std::fs::create_dir_all(folder.join("installed"))?;
+    std::fs::write(&installed, list)?;
     Ok(programs)
 }
 
@@ -49,7 +68,7 @@ pub(crate) fn python_libraries(root: &Path) -> Result<()> {
         ("venv-aws", "requirements-aws.txt"),
     ] {
         let wanted = root.join("clients/python").join(file);
-        pip(&root.join(".tests").join(folder), &wanted, &[])?;
+        pip(&root.join(".tests").join(folder), &wanted, &[], None)?;
     }
     Ok(())
 }
@@ -139,8 +158,17 @@ fn timed(run: &Run, command: &mut Command) -> Result<()> {
 /// # Errors
 /// As [`python`].
 pub(crate) fn rust(run: &Run) -> Result<()> {
-    let mut command = in_rust(&run.root, &["test", "--quiet", "--locked"]);
-    crate::run(command.env("QUINTET", binary(&run.root)?))
+    binary(&run.root)?;
+    let mut build = in_rust(&run.root, &["test", "--quiet", "--locked", "--no-run"]);
+    let (programs, _) = test_programs(&mut build)?;
+    ensure!(!programs.is_empty(), "there is no test of clients");
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let mut failed = Vec::new();
+    for program in &programs {
+        failed.extend(run_one(run, program, threads, &[], &[])?);
+    }
+    ensure!(failed.is_empty(), "tests failed:\n{}", failed.join("\n"));
+    Ok(())
 }
 
 /// Looks at how they are formatted.
@@ -162,4 +190,35 @@ fn in_rust(root: &Path, args: &[&str]) -> Command {
         .env("CARGO_TARGET_DIR", crate::target(root).join("clients"))
         .current_dir(root.join("clients/rust"));
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::pip;
+
+    #[test]
+    fn packages_that_are_there_are_not_installed_again() {
+        let folder = std::env::temp_dir().join(format!("quintet-pip-{}", std::process::id()));
+        let (venv, apart) = (folder.join("venv"), folder.join("apart"));
+        std::fs::create_dir_all(venv.join("bin")).unwrap();
+        let python = |program| {
+            let python = venv.join("bin/python");
+            std::fs::remove_file(&python).ok();
+            symlink(program, &python).unwrap();
+        };
+        let wanted = folder.join("wanted.txt");
+        let install = |apart| pip(&venv, &wanted, &["--no-deps"], apart).is_ok();
+        let apart = Some(apart.as_path());
+        std::fs::write(&wanted, "a==1\n").unwrap();
+        python("/usr/bin/true");
+        assert_eq!([install(None), install(apart)], [true, true]);
+        // Now whatever is run fails, so nothing was.
+        python("/usr/bin/false");
+        assert_eq!([install(None), install(apart)], [true, true]);
+        std::fs::write(&wanted, "a==2\n").unwrap();
+        assert_eq!([install(None), install(apart)], [false, false]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

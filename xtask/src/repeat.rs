@@ -42,7 +42,7 @@ pub(crate) struct RepeatArgs {
     /// Busy loops beside them
     #[arg(long, default_value_t = 8)]
     load: usize,
-    /// A test program (protocols), or PACKAGE:PROGRAM (quintet-web:lib); may be repeated. Without
+    /// A test program (protocols), or PACKAGE:PROGRAM (quintet-http:lib); may be repeated. Without
     /// one all that wait for something or race with it
     #[arg(long = "test", value_name = "NAME")]
     tests: Vec<String>,
@@ -189,10 +189,10 @@ mod tests {
         let all = parse_args("");
         assert_eq!((all.times, all.load), (200, 8));
         assert!(all.wants("quintet-log", "log") && !all.wants("quintet-log", "lib"));
-        let some = parse_args("--times 3 --load 0 --test limits --test quintet-web:lib a_b c");
+        let some = parse_args("--times 3 --load 0 --test limits --test quintet-http:lib a_b c");
         assert_eq!((some.times, some.load), (3, 0));
         assert_eq!(some.filters, ["a_b", "c"]);
-        assert!(some.wants("quintet-log", "limits") && some.wants("quintet-web", "lib"));
+        assert!(some.wants("quintet-log", "limits") && some.wants("quintet-http", "lib"));
         assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "protocols"));
     }
 

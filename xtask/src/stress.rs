@@ -37,14 +37,11 @@ pub(crate) fn run_cluster(root: &Path, arguments: &[String]) -> Result<()> {
         "--nats-server-next".into(),
         next.into(),
     ];
-    let plain = arguments.iter().any(|word| word == "--plain");
-    match crate::cluster::no_power() {
-        _ if plain => println!(
-            "left out: old copies, damage of one store, full disks, power cuts, silent machines, \
-             replaced peers, reseed, adopt and a thread held for long, which --long has"
-        ),
-        Some(why) => println!("left out: power cuts of servers: {why}"),
-        None => more.push("--power".into()),
+    if !arguments.iter().any(|word| word == "--plain") {
+        match crate::cluster::no_power() {
+            Some(why) => println!("left out: power cuts of servers: {why}"),
+            None => more.push("--power".into()),
+        }
     }
     campaign(root, arguments, "cargo xtask cluster", &more)
 }

@@ -305,8 +305,8 @@ fn stress_words(run: &Run) -> Vec<String> {
     with_seed(words, run.seed)
 }
 
-/// Every kind of fault once but those of stores; or with `--long` all twenty times, by two
-/// campaigns side by side, of which one is under TLS.
+/// Every kind of fault once but the longest, which the campaign names at its end; or with `--long`
+/// all twenty times, by two campaigns side by side, of which one is under TLS.
 fn campaigns(run: &Run) -> Vec<Vec<String>> {
     if !run.long {
         let words = "--minutes 6 --at-least 1 --early --plain";

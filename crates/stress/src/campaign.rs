@@ -79,6 +79,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("kept: {}", folder.display());
         return Err(error.context(format!("seed {seed}, round {}", ledger.round)));
     }
+    let missed = campaign.sums.missed(&ledger, args);
+    if !missed.is_empty() {
+        println!("the time ended before its minimum: {}", missed.join(", "));
+    }
     let few = campaign.sums.too_few(&ledger, args.at_least);
     if !few.is_empty() {
         bail!("less than {} times: {}", args.at_least, few.join(", "));

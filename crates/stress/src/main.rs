@@ -82,8 +82,8 @@ pub(crate) struct Args {
     /// whose power is cut. Only root may, in a mount namespace of its own
     #[arg(long, hide = true)]
     power: bool,
-    /// Of a cluster: no old or single damaged stores, full disks and power cuts of servers, silent
-    /// machines, replaced peers, reseed, adopt, and threads held for long, which take long
+    /// Of a cluster: no old or single damaged stores, power cuts of servers, replaced peers, reseed
+    /// and adopt, which take long
     #[arg(long, requires = "cluster")]
     plain: bool,
     /// Of a cluster: only faults whose name, as the table has it, contains this: 'leader cut off'

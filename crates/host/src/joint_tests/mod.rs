@@ -72,13 +72,20 @@ fn replies_of_three_nodes_stay_true_under_all_faults() {
     assert!(total.chunks > 0 && total.hooked > 0, "{total:?}");
 }
 
+/// Seeds that found a missing fence, tried before all others: most seeds do not. When a change makes
+/// one of them find nothing, all are tried as before, and the test prints the line to put here:
+/// `cargo test -p quintet-host --lib found -- --nocapture`.
+const FOUND: &[(Without, u64)] = &[];
+
 /// Some seed finds out that a fence is missing.
 fn is_found(without: Without) {
+    let recorded = FOUND.iter().filter(|(of, _)| *of == without);
+    let recorded = recorded.map(|(_, seed)| *seed);
     let may = |seed: &u64| without != Without::Beginning || lies(*seed);
-    let mut seeds = (0..10_000).filter(may);
+    let mut seeds = recorded.chain(0..10_000).filter(may);
     let found = seeds.find(|seed| tried(*seed, without).is_none());
-    eprintln!("{without:?}: seed {found:?}");
-    assert!(found.is_some(), "{without:?} is not found");
+    let seed = found.unwrap_or_else(|| panic!("{without:?} is not found"));
+    eprintln!("(Without::{without:?}, {seed}),");
 }
 
 #[test]

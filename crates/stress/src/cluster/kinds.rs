@@ -78,10 +78,7 @@ impl Kind {
 
     /// Whether it is among those that `--plain` leaves out.
     pub(super) fn is_long(self) -> bool {
-        let silent = matches!(self, Self::SilenceMachine | Self::SilenceBoth);
-        let ways = matches!(self, Self::HoldThread | Self::Reseed | Self::Adopt);
-        let stores = matches!(self, Self::DamageStore | Self::OldStore);
-        silent || ways || stores || self.needs_disks() || self.replaces_peers()
+        LONG.iter().any(|(kind, _)| *kind == self)
     }
 
     /// Whether the servers must have a user who may remove a peer.
@@ -150,6 +147,51 @@ pub(super) const KINDS: [(Kind, &str, Option<u64>); 43] = [
     (Kind::Adopt, "detach, and adopt what it made", None),
 ];
 
+/// The kinds that `--plain` leaves out, each with the file and the name of a test of nearly the
+/// same, if there is one.
+const LONG: [(Kind, Option<[&str; 2]>); 7] = [
+    (
+        Kind::DamageStore,
+        Some([
+            "crates/cluster/tests/cluster/members/damaged.rs",
+            "leaders_with_damaged_stores_lose_no_answered_entry",
+        ]),
+    ),
+    (Kind::OldStore, None),
+    (
+        Kind::CutPower,
+        Some(["crates/jetstream/tests/power/cut.py", "main"]),
+    ),
+    (Kind::CutAllPower, None),
+    (Kind::ReplacePeer, None),
+    (
+        Kind::Reseed,
+        Some([
+            "crates/server/tests/real/ways.rs",
+            "a_cluster_whose_stream_is_lost_goes_on_from_a_nodes_mirror",
+        ]),
+    ),
+    (
+        Kind::Adopt,
+        Some([
+            "crates/server/tests/real/ways.rs",
+            "a_server_becomes_a_cluster_and_a_server_again_with_every_message",
+        ]),
+    ),
+];
+
+/// A line for each kind that `--plain` leaves out: the test in its place.
+pub(super) fn left_out() -> String {
+    let lines = LONG.iter().filter_map(|(kind, test)| {
+        let name = KINDS.iter().find(|(of, ..)| of == kind)?.1;
+        Some(match test {
+            Some([file, test]) => format!("left out: {name}; instead {test} of {file}"),
+            None => format!("left out: {name}; only `cargo xtask test --long` has it"),
+        })
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// By kind: for how long nothing was acknowledged.
 pub(super) struct Outages([Vec<Duration>; KINDS.len()]);
 
@@ -208,7 +250,18 @@ impl Outages {
 mod tests {
     use std::time::Duration;
 
-    use super::{KINDS, Outages};
+    use super::{KINDS, LONG, Outages, left_out};
+
+    #[test]
+    fn the_tests_in_place_of_kinds_that_are_left_out_exist() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        for [file, test] in LONG.iter().filter_map(|(_, test)| *test) {
+            let text = std::fs::read_to_string(format!("{root}/{file}")).expect("a file");
+            let is = |start: &str| text.contains(&format!("{start} {test}("));
+            assert!(is("fn") || is("def"), "{test} of {file}");
+        }
+        assert_eq!(left_out().lines().count(), LONG.len());
+    }
 
     #[test]
     fn the_middle_and_the_worst_are_shown_beside_what_is_promised() {

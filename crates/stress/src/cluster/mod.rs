@@ -32,7 +32,7 @@ use crate::server::{Generation, PATIENCE};
 use crate::table::Sums;
 use fleet::{Fleet, Made, NODES};
 use inflict::acknowledged;
-use kinds::{KINDS, Kind, Outages};
+use kinds::{KINDS, Kind, Outages, left_out};
 
 /// Servers, and nodes.
 const COUNT: usize = 3;
@@ -110,6 +110,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let ledger = campaign.load.ledger();
     println!("\n{}", campaign.sums.counts(&ledger));
     println!("{}", campaign.outages.table());
+    if args.plain {
+        println!("{}", left_out());
+    }
     println!("to repeat: {repeat}");
     if let Err(error) = result {
         println!("kept: {}", folder.display());

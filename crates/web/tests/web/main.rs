@@ -15,6 +15,9 @@ mod json;
 mod proxy;
 mod random;
 mod relay;
+// Its test is in there: the library is not compiled a second time for one test.
+#[path = "../../src/rights.rs"]
+mod rights;
 mod router;
 mod stops;
 mod threads;
