@@ -260,7 +260,7 @@ impl Sqs {
         });
         let lease = Lease {
             id: message.id.0,
-            place: message.position(),
+            place: message.position,
             number: message.reserves,
             epoch: self.epoch,
         };
@@ -304,7 +304,7 @@ impl Sqs {
             ("MessageGroupId", group),
             ("SenderId", sender),
             ("SentTimestamp", moment(message.created)),
-            ("SequenceNumber", fifo.then(|| sequence(message.position()))),
+            ("SequenceNumber", fifo.then(|| sequence(message.position))),
         ];
         debug_assert!(all.iter().any(|(name, _)| *name == TRACE_NAME));
         all.into_iter()
