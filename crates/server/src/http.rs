@@ -7,7 +7,7 @@ use quintet_client::ClientApi;
 use quintet_config::http::{self as config, NAME, PORT};
 use quintet_config::{Address, Listen, Places};
 use quintet_edge::{Dispatchers, Edge};
-use quintet_http::{Limits, Logins, Serve, Settings};
+use quintet_http::{Logins, Serve, Settings};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
 use quintet_web::Site;
@@ -24,20 +24,7 @@ pub(crate) fn open(listen: &Listen, places: &Places, tls: Option<Secure>) -> Res
         relative_root: read.relative_root,
         realm: read.realm,
         allow_new_queue: read.allow_new_queue,
-        limits: Limits {
-            header_bytes_max: read.header_bytes_max,
-            form_bytes_max: read.form_bytes_max,
-            fields_max: read.fields_max,
-            attachment_bytes_max: read.attachment_bytes_max,
-            connections_max: read.connections_max,
-            streams_max: read.streams_max,
-            sessions_max: read.sessions_max,
-            session_time: read.session_time,
-            uploads_max: read.uploads_max,
-            timeout: read.timeout,
-            idle: read.timeout,
-            ..Limits::default()
-        },
+        limits: read.limits,
         ..Settings::default()
     };
     let mut open = Open::new(listen, places, tls, (read.reach, read.users), settings)?;

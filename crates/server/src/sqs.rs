@@ -1,7 +1,6 @@
 //! The `sqs` listener: its options, and how it starts.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use quintet_client::{ClientApi, ScopedClient};
@@ -9,7 +8,7 @@ use quintet_config::sqs::{self as config, NAME};
 use quintet_config::{Config, Listen, Places};
 use quintet_edge::{Dispatchers, Edge};
 use quintet_host::locked;
-use quintet_http::{Limits, Serve, Settings};
+use quintet_http::{Serve, Settings};
 use quintet_sqs::{FileSettings, Keys, Options, Secrets, Sqs};
 use quintet_tls::Secure;
 use quintet_types::{
@@ -22,9 +21,6 @@ use crate::running::{Open, Running};
 const TABLE: &[u8] = b"quintet.sqs";
 const SECRETS: &[u8] = b"secrets";
 
-/// A connection that says nothing may stay so long where no `idle` is set.
-const EVER: Duration = Duration::from_secs(24 * 3600);
-
 /// Opens a listener.
 ///
 /// # Errors
@@ -36,14 +32,7 @@ pub(crate) fn open(
 ) -> Result<(Open, Options)> {
     let read = config::Sqs::of(&listen.options).map_err(|why| anyhow!(why))?;
     let settings = Settings {
-        limits: Limits {
-            form_bytes_max: read.form_bytes_max,
-            connections_max: read.connections_max,
-            streams_max: 0,
-            timeout: read.timeout,
-            idle: EVER,
-            ..Limits::default()
-        },
+        limits: read.limits,
         ..Settings::default()
     };
     let who = (read.reach, read.users.clone());
