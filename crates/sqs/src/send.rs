@@ -199,13 +199,8 @@ impl Sqs {
             let most = setup.settings.message_bytes_max;
             return Ok(Err(message::too_long(most, in_batch)));
         }
-        let result = reply::Sent {
-            id: String::new(),
-            md5: of_body(sent.body.as_bytes()),
-            md5_of_attributes: sent.md5_of_attributes.take(),
-            md5_of_system: sent.md5_of_system.take(),
-            sequence: None,
-        };
+        let mut result = std::mem::take(&mut sent.told);
+        result.md5 = of_body(sent.body.as_bytes());
         let dedupe = match names::is_fifo(name) {
             true => {
                 let none = Tags::default();
