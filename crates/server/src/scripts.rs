@@ -262,11 +262,8 @@ fn options(config: &Config, open: &[Open]) -> Options {
     options.limits = Limits {
         run_time: Duration::from_millis(config.script_time_ms),
         grace: Duration::from_millis(config.script_grace_ms),
-        address_space_bytes: config.script_memory,
         umask: quintet_process::modes::initial_umask(),
-        log_bytes_max: config.script_log_bytes,
-        children_max: usize::try_from(config.scripts_max).unwrap_or(usize::MAX),
-        ..Limits::default()
+        ..config.script_limits.clone()
     };
     options
 }
