@@ -22,13 +22,13 @@ pub(crate) struct ShardClient {
 }
 
 /// An outcome to come.
-pub(crate) struct PendingOutcome(oneshot::Receiver<Outcome>);
+pub(crate) struct PendingOutcome(oneshot::Receiver<(Outcome, Name)>);
 
 impl PendingOutcome {
     /// Waits for it.
     pub(crate) async fn outcome(&mut self) -> Outcome {
         // The drop of the reply means: decided, but never acknowledged.
-        let received = (&mut self.0).await;
+        let received = (&mut self.0).await.map(|(outcome, _)| outcome);
         received
             .unwrap_or(Outcome::Refused(CommandError::Unknown))
             .of_command()
@@ -47,22 +47,7 @@ impl ShardClient {
     /// Asks; the answer comes later. What is leased for somebody who does not
     /// listen any more goes back.
     pub(crate) fn begin(&self, command: Command) -> PendingOutcome {
-        let (sender, received) = oneshot::channel();
-        let (lost, caller) = (self.lost.clone(), self.caller);
-        let leases = matches!(command, Command::Take(_));
-        self.client_api.submit(
-            self.caller,
-            command,
-            Box::new(move |outcome, _| {
-                if let Err(unheard) = sender.send(outcome)
-                    && leases
-                    && let Outcome::Messages(messages) = unheard.of_command()
-                {
-                    lost.give_back(caller, messages.into_vec());
-                }
-            }),
-        );
-        PendingOutcome(received)
+        PendingOutcome(self.lost.submit(self.caller, command))
     }
 
     /// Asks and waits.
