@@ -5,6 +5,7 @@ use quintet_types::Attr;
 use crate::digest;
 use crate::fault::{Fault, Shape};
 use crate::input::{Attribute, NewMessage};
+use crate::names;
 use crate::reply::Sent;
 use crate::value::{Value, ValueKind, kind_of};
 use crate::whole::{Named, within};
@@ -237,12 +238,9 @@ fn of_system(
 }
 
 fn is_name(name: &str) -> bool {
-    let reserved = ["aws.", "amazon."].iter().any(|reserved| {
-        let begin = name.get(..reserved.len());
-        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(reserved))
-    });
     (1..=NAME_MAX).contains(&name.chars().count())
-        && !reserved
+        && !names::begins(name, "aws.")
+        && !names::begins(name, "amazon.")
         && !name.starts_with('.')
         && !name.ends_with('.')
         && !name.contains("..")

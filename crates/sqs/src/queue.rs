@@ -521,11 +521,7 @@ pub(crate) fn tags_of_clients(tags: &Tags) -> Vec<(String, String)> {
 /// # Errors
 /// No client changes this one.
 pub(crate) fn not_reserved(tag: &str) -> Result<(), Fault> {
-    let begins = |prefix: &str| {
-        let begin = tag.as_bytes().get(..prefix.len());
-        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix.as_bytes()))
-    };
-    match begins("aws:") || begins("quintet:") {
+    match names::begins(tag, "aws:") || names::begins(tag, "quintet:") {
         false => Ok(()),
         true => Err(Fault::parameter(
             "System tags cannot be added, updated or deleted by requester.",
