@@ -22,9 +22,7 @@ pub(crate) fn is_fifo(name: &str) -> bool {
 pub(crate) fn is_ours(name: &str, open: bool) -> bool {
     let most = if open { OPEN_NAME_MAX } else { NAME_MAX };
     let stem = name.strip_suffix(FIFO).unwrap_or(name);
-    (1..=most).contains(&name.len())
-        && !stem.is_empty()
-        && is_plain(stem)
+    (1..=most).contains(&name.len()) && !stem.is_empty() && is_plain(stem)
 }
 
 /// True if a text has nothing but letters and digits of ASCII, hyphens and underscores.
