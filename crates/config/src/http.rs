@@ -129,7 +129,16 @@ fn relative_root(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::relative_root;
+    use super::*;
+
+    /// The table has times as texts: those are said twice.
+    #[test]
+    fn the_times_of_the_table_are_those_of_the_limits() {
+        let read = Http::of(&Options::new(OPTIONS)).expect("the defaults");
+        assert_eq!(read.limits.session_time, LIMITS.session_time);
+        assert_eq!(read.limits.timeout, LIMITS.timeout);
+        assert_eq!(read.limits.idle, LIMITS.idle);
+    }
 
     #[test]
     fn roots_begin_and_end_with_a_slash() {
