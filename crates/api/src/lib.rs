@@ -58,7 +58,7 @@ use quintet_client::{ClientApi, Share};
 use quintet_types::{
     BulkDone, BulkOp, Caller, ClientId, Command, Handed, Name, Outcome, Principal, Take, Verb, Wait,
 };
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 pub use after::{Before, Fate, On};
 pub use attempts::PastAttempt;
@@ -321,20 +321,10 @@ impl Api {
         command: Command,
         stop: impl Future<Output = ()>,
     ) -> Option<(Outcome, Name)> {
-        let losses = matches!(command, Command::Take(_)).then(|| self.losses.clone());
-        let (sender, mut answered) = oneshot::channel();
-        let reply = Box::new(move |outcome, name| {
-            // The client may have gone.
-            if let Err((Outcome::Messages(unheard), _)) = sender.send((outcome, name))
-                && let Some(losses) = losses
-            {
-                losses.give_back(caller, unheard.into_vec());
-            }
-        });
         if let Some(client) = client {
             client.waits_as(Some(caller.client_id));
         }
-        self.client_api.submit(caller, command, reply);
+        let mut answered = self.losses.submit(caller, command);
         let outcome = tokio::select! {
             biased;
             outcome = &mut answered => outcome,

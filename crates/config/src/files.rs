@@ -41,7 +41,7 @@ impl Config {
                 }
             })
             .collect();
-        let scripts = SCRIPT_FILES * self.scripts_max.min(SCRIPTS);
+        let scripts = SCRIPT_FILES * self.script_limits.children_max.min(SCRIPTS);
         // Those of the API on the control socket, beside the others of operators.
         let kept = SERVER_FILES + 2 * RESERVE + scripts;
         let wanted = self.connections_max + http.iter().sum::<u64>() + kept;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use quintet_client::Thresholds;
 use quintet_policy::{Event, Events, Limits};
-use quintet_scripts::QueueConfig;
+use quintet_scripts::{Limits as ScriptLimits, QueueConfig};
 use quintet_types::{Overrides, Settings};
 
 use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};
@@ -337,11 +337,11 @@ settings! {
         "Longest run of a script; then it is ended and its message is in err. 0: no limit.";
     fixed "script_grace" Duration(script_grace_ms: 5000)
         "Time between TERM and KILL when a script is ended.";
-    fixed "script_memory" Bytes(script_memory: 0, 0, 1 << 50)
+    fixed "script_memory" Bytes[script_limits.address_space_bytes, 0, 1 << 50]
         "Address space of each process of a script; 0: no limit.";
-    fixed "script_log_bytes" Bytes(script_log_bytes: 64 << 20, 4096, 1 << 50)
+    fixed "script_log_bytes" Bytes[script_limits.log_bytes_max, 4096, 1 << 50]
         "Output of one run of a script that stdio.log keeps; the rest is dropped and marked.";
-    fixed "scripts_max" Number(scripts_max: 1000, 1, 100_000)
+    fixed "scripts_max" Number[script_limits.children_max, 1, 100_000]
         "Most scripts that run at once, over all queues.";
     live "allow_shutdown" Flag(allow_shutdown: false)
         "Clients may stop the server (memcache \"shutdown\").";
@@ -365,6 +365,7 @@ settings! {
         "Longest TLS handshake; then the connection closes.";
     + attention: Thresholds;
     + hook_limits: Limits;
+    + script_limits: ScriptLimits;
     /// `[defaults]`.
     + defaults: Overrides;
     /// `[[queue]]`, in the order of the file.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quintet_types::HttpLimits;
 use quintet_wire::{OptionSpec, Options, Value};
 
 use super::reach::{Reach, pairs, time};
@@ -59,6 +60,9 @@ pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
 
 const HOUR_MS: u64 = 3_600_000;
 
+/// A connection that says nothing may stay so long where no `idle` is set.
+const EVER: Duration = Duration::from_secs(24 * 3600);
+
 /// The options of one listener, read.
 pub struct Sqs {
     /// Twelve digits.
@@ -75,9 +79,7 @@ pub struct Sqs {
     pub retry_window: Duration,
     pub purge_interval: Duration,
     pub recreate_after: Duration,
-    pub form_bytes_max: usize,
-    pub connections_max: usize,
-    pub timeout: Duration,
+    pub limits: HttpLimits,
 }
 
 impl Sqs {
@@ -115,9 +117,14 @@ impl Sqs {
             retry_window: time(options, "retry_window", HOUR_MS)?,
             purge_interval: time(options, "purge_interval", HOUR_MS)?,
             recreate_after: time(options, "recreate_after", HOUR_MS)?,
-            form_bytes_max: options.within("max_request", 64 << 10, 512 << 20)?,
-            connections_max: options.within("max_connections", 1, 100_000)?,
-            timeout: time(options, "timeout", u64::MAX)?.max(Duration::from_millis(1)),
+            limits: HttpLimits {
+                form_bytes_max: options.within("max_request", 64 << 10, 512 << 20)?,
+                connections_max: options.within("max_connections", 1, 100_000)?,
+                streams_max: 0,
+                timeout: time(options, "timeout", u64::MAX)?.max(Duration::from_millis(1)),
+                idle: EVER,
+                ..HttpLimits::DEFAULT
+            },
         })
     }
 }

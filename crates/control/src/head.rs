@@ -176,7 +176,7 @@ impl Head {
                 State::Relayed => Standing::Relayed,
             },
             priority: Some(message.priority),
-            place: message.position(),
+            place: message.position,
             not_selectable: !message.selectable,
             flags: message.flags,
             created_ms: Some(message.created.0),

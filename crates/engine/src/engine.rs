@@ -655,14 +655,6 @@ impl Engine {
         live.copied().unwrap_or(0)
     }
 
-    /// The oldest segment something live lies in.
-    pub fn oldest_segment_ref(&self) -> Option<SegmentRef> {
-        self.store
-            .segment_refs
-            .first_key_value()
-            .map(|(&segment_ref, _)| segment_ref)
-    }
-
     /// Tells how much room there is; puts and leases are refused accordingly.
     pub fn set_space(&mut self, space: Space) {
         self.space = space;

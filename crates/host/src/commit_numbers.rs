@@ -111,10 +111,12 @@ impl Progress {
 /// A moment's view of [`Progress`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Completed {
-    written: u64,
-    durable: u64,
+    /// The last batch that is with the operating system.
+    pub written: u64,
+    /// The last that survives a power cut.
+    pub durable: u64,
     /// No other owner of the log had begun to decide.
-    leased: bool,
+    pub leased: bool,
 }
 
 impl Completed {
@@ -123,15 +125,6 @@ impl Completed {
         (self.leased || !required.lease)
             && self.written >= required.written
             && self.durable >= required.durable
-    }
-
-    /// Everything up to this batch is, and the lease is there.
-    pub fn durable_up_to(batch: u64) -> Self {
-        Self {
-            written: batch,
-            durable: batch,
-            leased: true,
-        }
     }
 
     /// The same, where nothing may be answered unless `leased`.

@@ -4,7 +4,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use quintet_client::ClientApi;
-use quintet_types::{Caller, Cancelled, Handed, Message, MessageId, locked};
+use quintet_types::{
+    Caller, Cancelled, Command, Handed, Message, MessageId, Name, Outcome, locked,
+};
+use tokio::sync::oneshot;
 
 /// The way back for such messages. A thread of its own gives them back, as a callback that
 /// gets an outcome must not ask the shards. It starts with the first of them and ends with the last
@@ -26,6 +29,23 @@ impl Losses {
             client_api,
             to: OnceLock::new(),
         }))
+    }
+
+    /// Submits a command; its outcome comes later. What it leases for somebody who does not listen
+    /// any more goes back.
+    pub fn submit(&self, caller: Caller, command: Command) -> oneshot::Receiver<(Outcome, Name)> {
+        let losses = matches!(command, Command::Take(_)).then(|| self.clone());
+        let (sender, received) = oneshot::channel();
+        let reply = Box::new(move |outcome: Outcome, name: Name| {
+            if let Err((unheard, _)) = sender.send((outcome, name))
+                && let Some(losses) = losses
+                && let Outcome::Messages(messages) = unheard.of_command()
+            {
+                losses.give_back(caller, messages.into_vec());
+            }
+        });
+        self.0.client_api.submit(caller, command, reply);
+        received
     }
 
     /// Gives back messages that were leased for `caller`.

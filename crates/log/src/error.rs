@@ -6,8 +6,9 @@ use crate::{Epoch, Position, Result, SegmentNumber};
 
 /// Why the log refused or failed.
 ///
-/// [`LogError::is_final`] tells the two classes apart: after a final error nothing may be answered
-/// from memory, and the caller exits; the next start reads what the disk has.
+/// [`LogError::Io`] and [`LogError::Stopped`] are final: what is on the disk is no longer known, so
+/// nothing may be answered from memory, and the caller exits; the next start reads what the disk
+/// has.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The log does not end where the caller expected: somebody else appended, or this append was
@@ -169,11 +170,6 @@ fn at(offset: u64) -> String {
 }
 
 impl LogError {
-    /// Whether the process must stop using the log: what is on the disk is no longer known.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Self::Io { .. } | Self::Stopped { .. })
-    }
-
     /// The storage failed.
     pub fn io(doing: &'static str, file: &str, offset: u64, why: io::Error) -> Self {
         Self::Io {

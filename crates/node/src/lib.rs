@@ -37,7 +37,7 @@ use quintet_process::{MainRequest, again};
 use quintet_proxy::{Intake, Owners, watch};
 
 use duty::{MemberSignals, Work};
-use proxy_listeners::ProxyListeners;
+use proxy_listeners::{PeerListener, ProxyListeners};
 use runs::Runs;
 use teller::Teller;
 use word::Word;
@@ -285,8 +285,7 @@ pub fn follow(
         let (listeners, limits) = (std::mem::take(&mut proxy_listeners), Arc::clone(&arrivals));
         proxy.begin(listeners, settings(word.cluster), known.clone(), limits)?;
     }
-    let address = &peer_listener.address;
-    let joined = join(config, address, word.as_ref(), (inbox, reload))?;
+    let joined = join(config, &peer_listener, word.as_ref(), (inbox, reload))?;
     let Some((stream, registered, ourselves)) = joined else {
         return Ok(None);
     };
@@ -322,19 +321,18 @@ pub fn follow(
         nudges: Mutex::new(nudges),
         handover_wait: Duration::from_millis(cluster.handover_wait_ms),
     });
-    let settings = settings(registered);
     let teller = Arc::new(Teller {
         node: Arc::clone(&node),
         stream,
         cluster: cluster.clone(),
         address: peer_listener.address.clone(),
-        settings: settings.clone(),
+        settings: settings(registered),
         audit,
     });
     node.teller.get_or_init(|| Arc::downgrade(&teller));
     if word.is_none() {
         node.proxy_listeners
-            .begin(proxy_listeners, settings, known, arrivals)?;
+            .begin(proxy_listeners, settings(registered), known, arrivals)?;
     }
     node.proxy_listeners.listen(peer_listener, &teller)?;
     teller.ask_who_owns();
@@ -350,7 +348,7 @@ pub fn follow(
 /// before.
 fn join(
     config: &Config,
-    peer_address: &str,
+    peer_listener: &PeerListener,
     word: Option<&Word>,
     (inbox, reload): (&Receiver<MainRequest>, &dyn Fn()),
 ) -> Result<Option<(Arc<JetStream>, ClusterId, Ourselves)>> {
@@ -368,7 +366,7 @@ fn join(
     // The standard library's hash keys are random.
     let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
     let ourselves = Ourselves {
-        peer_address: peer_address.to_owned(),
+        peer_address: peer_listener.address.clone(),
         writer: Writer(random()),
         home: mirror::home(&config.data, random())?,
     };

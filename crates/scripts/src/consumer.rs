@@ -142,7 +142,7 @@ impl Consumer<'_> {
     }
 
     fn children_max(&self) -> usize {
-        self.rq.options.limits.children_max
+        usize::try_from(self.rq.options.limits.children_max).unwrap_or(usize::MAX)
     }
 
     /// Starts a run, unless the message has to wait or is gone.

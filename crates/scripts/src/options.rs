@@ -65,7 +65,7 @@ quintet_types::defaults! {
         /// Bytes of a body shown as `param1` of a message.
         pub shown_bytes_max: u64 = 1 << 20,
         /// Running scripts at most, over all queues.
-        pub children_max: usize = 1000,
+        pub children_max: u64 = 1000,
         /// Waiting messages looked at to find the one that is due first, and those
         /// that run along with it.
         pub window: u32 = 256,

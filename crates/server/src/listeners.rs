@@ -8,6 +8,7 @@ use quintet_tls::Secure;
 use quintet_wire::{Options, PROTOCOLS, Protocol};
 
 use crate::cluster::{self, ProxyListener};
+use crate::running::Open;
 use crate::{http, sqs};
 
 /// The open listeners.
@@ -17,8 +18,8 @@ pub(crate) struct Opened {
     pub(crate) bound: Vec<Bound>,
     pub(crate) listening: Vec<Listening>,
     /// For HTTP's own thread.
-    pub(crate) http: Vec<http::Open>,
-    pub(crate) sqs: Vec<sqs::Open>,
+    pub(crate) http: Vec<Open>,
+    pub(crate) sqs: Vec<(Open, quintet_sqs::Options)>,
     /// All but the control socket, as configured.
     pub(crate) addresses: Vec<(&'static str, Address)>,
     /// In a cluster, all of them once more.
@@ -38,17 +39,17 @@ pub(crate) fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Resu
         let protocol = match listen.served {
             Served::Protocol(protocol) => protocol,
             Served::Http => {
-                let open = http::Open::new(listen, &places, secure.clone())?;
+                let open = http::open(listen, &places, secure.clone())?;
                 opened.keep(is_on, name, address, &open.bound, secure)?;
                 opened.addresses.push((name, open.bound.address.clone()));
                 opened.http.push(open);
                 continue;
             }
             Served::Sqs => {
-                let open = sqs::Open::new(listen, &places, secure.clone())?;
+                let (open, options) = sqs::open(listen, &places, secure.clone())?;
                 opened.keep(is_on, name, address, &open.bound, secure)?;
                 opened.addresses.push((name, open.bound.address.clone()));
-                opened.sqs.push(open);
+                opened.sqs.push((open, options));
                 continue;
             }
         };

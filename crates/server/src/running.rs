@@ -4,10 +4,76 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use quintet_config::Address;
-use quintet_edge::{Dispatchers, Edge, HttpCounts};
-use quintet_http::{Forwarding, Serve, Settings, Socket, Task, Web};
-use quintet_process::Bound;
+use quintet_config::{Address, Listen, Places, Reach};
+use quintet_edge::{Dispatchers, Edge, HttpCounts, HttpGate};
+use quintet_http::{Forwarding, Serve, Settings, Socket, Task, User, Web};
+use quintet_process::{Bound, bind};
+use quintet_tls::Secure;
+
+/// An open listener, and how it is served.
+pub(crate) struct Open {
+    pub(crate) bound: Bound,
+    pub(crate) settings: Settings,
+    /// The listener's own.
+    pub(crate) users: Vec<User>,
+    /// The user of a client that does not log in; empty: nobody in particular.
+    user: String,
+}
+
+impl Open {
+    /// Opens a listener with these settings, for as many connections at once as there are places,
+    /// or fewer. The idle time of the settings counts where the listener sets none.
+    ///
+    /// # Errors
+    /// The address is in use, or open to others without a login.
+    pub(crate) fn new(
+        listen: &Listen,
+        places: &Places,
+        tls: Option<Secure>,
+        (reach, users): (Reach, Vec<(String, String)>),
+        settings: Settings,
+    ) -> Result<Self> {
+        let mut settings = Settings {
+            allowed_ips: reach.allowed_ips,
+            trusted_proxies: reach.trusted_proxies,
+            hosts: reach.hosts,
+            tls,
+            ..settings
+        };
+        let limits = &mut settings.limits;
+        let number = |many| usize::try_from(many).unwrap_or(usize::MAX);
+        let most = number(places.http);
+        limits.streams_max = limits.streams_max.min(most / 2);
+        let most = most - limits.streams_max;
+        limits.connections_max = limits.connections_max.min(most.max(1));
+        limits.apart_max = limits.connections_max.min(number(places.apart));
+        if listen.idle_ms > 0 {
+            limits.idle = Duration::from_millis(listen.idle_ms);
+        }
+        let user = |(name, password)| User { name, password };
+        Ok(Self {
+            bound: bind(listen.served.name(), &listen.address)?,
+            settings,
+            users: users.into_iter().map(user).collect(),
+            user: listen.user.clone(),
+        })
+    }
+
+    /// With the state that it shares with all others, and the counters of its replies.
+    pub(crate) fn shared(self, edge: &Edge, counts: &Arc<HttpCounts>) -> (Bound, Settings) {
+        let gate = HttpGate::of_listener(&edge.security, self.user, self.users);
+        let settings = Settings {
+            gate: Some(gate),
+            memory: Some(Arc::clone(&edge.connection_memory)),
+            stream_counts: Arc::clone(&counts.streams),
+            clients: Arc::clone(&counts.clients),
+            address: self.bound.address.to_string().into(),
+            replied: Some(counts.teller()),
+            ..self.settings
+        };
+        (self.bound, settings)
+    }
+}
 
 /// Sites being served.
 pub(crate) struct Running {
@@ -69,13 +135,4 @@ pub(crate) fn host_of(address: &Address) -> Option<String> {
         Address::Tcp(at) => Some(at.to_string()),
         Address::Unix(_) => None,
     }
-}
-
-/// Gives a listener the state that it shares with all others, and the counters of its replies.
-pub(crate) fn share(settings: &mut Settings, bound: &Bound, edge: &Edge, counts: &Arc<HttpCounts>) {
-    settings.memory = Some(Arc::clone(&edge.connection_memory));
-    settings.stream_counts = Arc::clone(&counts.streams);
-    settings.clients = Arc::clone(&counts.clients);
-    settings.address = bound.address.to_string().into();
-    settings.replied = Some(counts.teller());
 }

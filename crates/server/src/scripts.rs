@@ -15,7 +15,7 @@ use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_sqs::ListenerInfo;
 
-use crate::running::Running;
+use crate::running::{Open, Running, host_of};
 use crate::server::Server;
 use crate::{http, sqs};
 
@@ -61,8 +61,8 @@ impl Scripts {
     /// The directory of scripts cannot be made, or the system has no threads.
     pub(crate) fn start(
         server: &Arc<Server>,
-        mut open: Vec<http::Open>,
-        sqs: Vec<sqs::Open>,
+        mut open: Vec<Open>,
+        sqs: Vec<(Open, quintet_sqs::Options)>,
     ) -> Result<Self> {
         let (edge, dispatchers) = (&*server.edge, &server.dispatchers);
         let config = &server.operations.config;
@@ -77,7 +77,10 @@ impl Scripts {
             options,
         };
         let mut shown = ListenerInfo::default();
-        sqs.iter().for_each(|open| open.fill_info(&mut shown));
+        for (open, options) in &sqs {
+            let (address, secure) = (&open.bound.address, open.settings.tls.is_some());
+            shown.add(options, host_of(address), secure);
+        }
         if !sqs.is_empty() {
             scripts.sqs = Some(sqs::serve(
                 sqs,
@@ -221,11 +224,11 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 /// Queues and states that a message about them names.
 const NAMED: usize = 20;
 
-fn options(config: &Config, open: &[http::Open]) -> Options {
+fn options(config: &Config, open: &[Open]) -> Options {
     let first = open.first();
     let root = config.scripts_dir();
     let host = match config.script_host.as_str() {
-        "" => first.map_or_else(|| format!("http://localhost:{}/", PORT), http::Open::host),
+        "" => first.map_or_else(|| format!("http://localhost:{}/", PORT), Open::host),
         host => format!("{}/", host.trim_end_matches('/')),
     };
     // By this name the kernel finds this very program, even if an update has
@@ -254,16 +257,13 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
         })
     });
     options.env.clone_from(&config.script_env);
-    options.port = first.map_or(PORT, http::Open::port);
+    options.port = first.map_or(PORT, Open::port);
     options.allow_new_queue = open.iter().any(|one| one.settings.allow_new_queue);
     options.limits = Limits {
         run_time: Duration::from_millis(config.script_time_ms),
         grace: Duration::from_millis(config.script_grace_ms),
-        address_space_bytes: config.script_memory,
         umask: quintet_process::modes::initial_umask(),
-        log_bytes_max: config.script_log_bytes,
-        children_max: usize::try_from(config.scripts_max).unwrap_or(usize::MAX),
-        ..Limits::default()
+        ..config.script_limits.clone()
     };
     options
 }

@@ -1,56 +1,43 @@
 //! The `sqs` listener: its options, and how it starts.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use quintet_client::{ClientApi, ScopedClient};
 use quintet_config::sqs::{self as config, NAME};
 use quintet_config::{Config, Listen, Places};
-use quintet_edge::{Dispatchers, Edge, HttpGate};
+use quintet_edge::{Dispatchers, Edge};
 use quintet_host::locked;
-use quintet_http::{Limits, Serve, Settings, User};
-use quintet_process::{Bound, bind};
-use quintet_sqs::{FileSettings, Keys, ListenerInfo, Secrets, Sqs};
+use quintet_http::{Serve, Settings};
+use quintet_sqs::{FileSettings, Keys, Options, Secrets, Sqs};
 use quintet_tls::Secure;
 use quintet_types::{
     Command, CommandError, Effect, Guard, Name, Outcome, TableRequest, Transaction,
 };
 
-use crate::http::users;
-use crate::running::{Running, host_of, share};
+use crate::running::{Open, Running};
 
 /// The durable table with what receipt handles and ids of messages are made with.
 const TABLE: &[u8] = b"quintet.sqs";
 const SECRETS: &[u8] = b"secrets";
 
-/// A connection that says nothing may stay so long where no `idle` is set.
-const EVER: Duration = Duration::from_secs(24 * 3600);
-
-/// The options as `quintet-http` wants them. `idle_ms` is how long a connection may wait between
-/// requests; 0: as long as it likes.
-fn settings(read: &config::Sqs, idle_ms: u64) -> Settings {
-    Settings {
-        allowed_ips: read.reach.allowed_ips.clone(),
-        trusted_proxies: read.reach.trusted_proxies.clone(),
-        hosts: read.reach.hosts.clone(),
-        limits: Limits {
-            form_bytes_max: read.form_bytes_max,
-            connections_max: read.connections_max,
-            timeout: read.timeout,
-            idle: match idle_ms {
-                0 => EVER,
-                ms => Duration::from_millis(ms),
-            },
-            ..Limits::default()
-        },
+/// Opens a listener.
+///
+/// # Errors
+/// An option is wrong, or as [`Open::new`].
+pub(crate) fn open(
+    listen: &Listen,
+    places: &Places,
+    tls: Option<Secure>,
+) -> Result<(Open, Options)> {
+    let read = config::Sqs::of(&listen.options).map_err(|why| anyhow!(why))?;
+    let settings = Settings {
+        limits: read.limits,
         ..Settings::default()
-    }
-}
-
-/// The options, as the protocol wants them.
-fn own(read: config::Sqs) -> quintet_sqs::Options {
-    quintet_sqs::Options {
+    };
+    let who = (read.reach, read.users.clone());
+    let open = Open::new(listen, places, tls, who, settings)?;
+    let options = Options {
         account: read.account,
         region: read.region,
         url: read.url,
@@ -61,46 +48,8 @@ fn own(read: config::Sqs) -> quintet_sqs::Options {
         retry_window: read.retry_window,
         purge_interval: read.purge_interval,
         recreate_after: read.recreate_after,
-    }
-}
-
-/// An open listener and what it serves.
-pub(crate) struct Open {
-    pub(crate) bound: Bound,
-    settings: Settings,
-    options: quintet_sqs::Options,
-    users: Vec<User>,
-    /// The user of a client that does not log in; empty: nobody in particular.
-    user: String,
-}
-
-impl Open {
-    /// Opens a listener, for as many connections at once as there are places.
-    ///
-    /// # Errors
-    /// The address is in use.
-    pub(crate) fn new(listen: &Listen, places: &Places, tls: Option<Secure>) -> Result<Self> {
-        let read = config::Sqs::of(&listen.options).map_err(|why| anyhow!(why))?;
-        let mut settings = settings(&read, listen.idle_ms);
-        settings.tls = tls;
-        let number = |many| usize::try_from(many).unwrap_or(usize::MAX);
-        let limits = &mut settings.limits;
-        limits.connections_max = limits.connections_max.min(number(places.http).max(1));
-        limits.apart_max = limits.connections_max.min(number(places.apart));
-        Ok(Self {
-            bound: bind(NAME, &listen.address)?,
-            settings,
-            users: users(read.users.clone()),
-            options: own(read),
-            user: listen.user.clone(),
-        })
-    }
-
-    /// Adds it to the console's list.
-    pub(crate) fn fill_info(&self, shown: &mut ListenerInfo) {
-        let host = host_of(&self.bound.address);
-        shown.add(&self.options, host, self.settings.tls.is_some());
-    }
+    };
+    Ok((open, options))
 }
 
 /// Starts serving.
@@ -109,20 +58,17 @@ impl Open {
 /// The system has no thread or file to give, or the log cannot keep what handles are made
 /// with.
 pub(crate) fn serve(
-    open: Vec<Open>,
+    open: Vec<(Open, Options)>,
     edge: &Edge,
     config: &Arc<Mutex<Config>>,
     client_api: &Arc<dyn ClientApi>,
     dispatchers: &Arc<Dispatchers>,
 ) -> Result<Running> {
     let secrets = secrets(&**client_api)?;
-    let sites = open.into_iter().map(|one| {
-        let (bound, mut settings) = (one.bound, one.settings);
-        settings.gate = Some(HttpGate::of_listener(&edge.security, one.user, one.users));
-        share(&mut settings, &bound, edge, &edge.sqs);
+    let sites = open.into_iter().map(|(open, options)| {
+        let (bound, settings) = open.shared(edge, &edge.sqs);
         let (file, client_api) = (file_settings(config), Arc::clone(client_api));
-        let site: Arc<dyn Serve> =
-            Sqs::new(settings, one.options, secrets.clone(), file, client_api);
+        let site: Arc<dyn Serve> = Sqs::new(settings, options, secrets.clone(), file, client_api);
         (bound, site)
     });
     let sites = sites.collect();

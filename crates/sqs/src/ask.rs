@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quintet_client::ClientApi;
+use quintet_client::{ClientApi, StoreError};
 use quintet_http::Losses;
 use quintet_http::reply::blocking;
 use quintet_types::{
@@ -22,13 +22,13 @@ pub(crate) struct ShardClient {
 }
 
 /// An outcome to come.
-pub(crate) struct PendingOutcome(oneshot::Receiver<Outcome>);
+pub(crate) struct PendingOutcome(oneshot::Receiver<(Outcome, Name)>);
 
 impl PendingOutcome {
     /// Waits for it.
     pub(crate) async fn outcome(&mut self) -> Outcome {
         // The drop of the reply means: decided, but never acknowledged.
-        let received = (&mut self.0).await;
+        let received = (&mut self.0).await.map(|(outcome, _)| outcome);
         received
             .unwrap_or(Outcome::Refused(CommandError::Unknown))
             .of_command()
@@ -47,22 +47,7 @@ impl ShardClient {
     /// Asks; the answer comes later. What is leased for somebody who does not
     /// listen any more goes back.
     pub(crate) fn begin(&self, command: Command) -> PendingOutcome {
-        let (sender, received) = oneshot::channel();
-        let (lost, caller) = (self.lost.clone(), self.caller);
-        let leases = matches!(command, Command::Take(_));
-        self.client_api.submit(
-            self.caller,
-            command,
-            Box::new(move |outcome, _| {
-                if let Err(unheard) = sender.send(outcome)
-                    && leases
-                    && let Outcome::Messages(messages) = unheard.of_command()
-                {
-                    lost.give_back(caller, messages.into_vec());
-                }
-            }),
-        );
-        PendingOutcome(received)
+        PendingOutcome(self.lost.submit(self.caller, command))
     }
 
     /// Asks and waits.
@@ -176,34 +161,26 @@ impl ShardClient {
         }
     }
 
-    /// Stores a body; a long one goes to the log from a thread that may wait.
+    /// Stores a body that is longer than [`SMALL`] in the log, from a thread that may wait.
     ///
     /// # Errors
     /// There is no room for it.
-    pub(crate) async fn store(&self, queue: &Name, body: String) -> Result<Body, Fault> {
-        if body.len() <= SMALL {
-            return Ok(Body::new(body.as_bytes()));
-        }
+    pub(crate) async fn store(&self, queue: &Name, body: Vec<u8>) -> Result<Body, Fault> {
         let (client_api, queue) = (Arc::clone(&self.client_api), queue.clone());
         let stored = blocking(move || {
             let len = body.len() as u64;
-            client_api.store(&queue, len, &mut body.as_bytes())
+            client_api.store(&queue, len, &mut body.as_slice())
         });
-        match stored.await {
-            Ok(Ok(body)) => Ok(body),
-            Ok(Err(quintet_client::StoreError::Refused(command_error))) => {
-                Err(command_error.into())
-            }
-            Ok(Err(quintet_client::StoreError::Source(error))) => {
-                Err(Fault::internal(error.to_string()))
-            }
-            Err(_) => Err(unexpected()),
-        }
+        let stored = stored.await.map_err(|_| unexpected())?;
+        stored.map_err(|error| match error {
+            StoreError::Refused(command_error) => Fault::from(command_error),
+            StoreError::Source(error) => Fault::internal(error.to_string()),
+        })
     }
 }
 
 /// A body that is no longer is kept in memory, bytes.
-const SMALL: usize = 64 << 10;
+pub(crate) const SMALL: usize = 64 << 10;
 
 /// The answer about a queue; `None`: there is no such queue.
 ///

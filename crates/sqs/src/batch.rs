@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::fault::{Fault, Shape};
+use crate::names;
 use crate::whole::List;
 
 /// Entries of a batch at most, as AWS has it.
@@ -40,11 +41,7 @@ pub(crate) fn check<'a, T>(
     for entry in &entries.kept {
         let id = id(entry).as_deref();
         let id = id.ok_or_else(|| Fault::missing(&format!("{kind}.Id")))?;
-        let good = (1..=ID_MAX).contains(&id.len())
-            && id
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-        if !good {
+        if !(1..=ID_MAX).contains(&id.len()) || !names::is_plain(id) {
             let why = "A batch entry id can only contain alphanumeric characters, hyphens and \
                  underscores. It can be at most 80 letters long.";
             return Err(Fault::new(Shape::InvalidBatchEntryId, why));

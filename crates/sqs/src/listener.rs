@@ -64,6 +64,17 @@ pub struct Options {
     pub recreate_after: Duration,
 }
 
+impl Options {
+    /// Where its queues are.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            account: self.account.clone(),
+            region: self.region.clone(),
+            url: self.url.clone(),
+        }
+    }
+}
+
 /// The configuration's settings of a queue, below those that were set for it.
 pub type FileSettings = Arc<dyn Fn(&Name) -> QueueSettings + Send + Sync>;
 
@@ -179,11 +190,7 @@ impl Sqs {
     ) -> Arc<Self> {
         let guard = settings.guard(true);
         let lost = Losses::new("sqs", Arc::clone(&client_api));
-        let place = Place {
-            account: options.account.clone(),
-            region: options.region.clone(),
-            url: options.url.clone(),
-        };
+        let place = options.place();
         let limits = Limits {
             open: options.open,
             message_bytes_max: options.message_bytes_max,

@@ -5,6 +5,8 @@ use quintet_types::Attr;
 use crate::digest;
 use crate::fault::{Fault, Shape};
 use crate::input::{Attribute, NewMessage};
+use crate::names;
+use crate::reply::Sent;
 use crate::value::{Value, ValueKind, kind_of};
 use crate::whole::{Named, within};
 
@@ -88,6 +90,16 @@ pub(crate) struct Limits {
     pub(crate) message_bytes_max: u64,
 }
 
+impl Limits {
+    /// The bound of AWS, or the one beyond it.
+    pub(crate) fn of<T>(self, aws: T, beyond: T) -> T {
+        match self.open {
+            true => beyond,
+            false => aws,
+        }
+    }
+}
+
 /// A message that may be put, as far as can be said without its queue.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct CheckedMessage {
@@ -100,8 +112,8 @@ pub(crate) struct CheckedMessage {
     pub(crate) dedup: Option<String>,
     /// Bytes of body and attributes.
     pub(crate) bytes: u64,
-    pub(crate) md5_of_attributes: Option<String>,
-    pub(crate) md5_of_system: Option<String>,
+    /// The sums of its attributes.
+    pub(crate) told: Sent,
 }
 
 /// A message is longer than it may be.
@@ -139,14 +151,10 @@ pub(crate) fn check<Url, Id>(
         return Err(Fault::missing("MessageBody"));
     }
     check_text(&body)?;
-    let delay_max = match limits.open {
-        true => i64::MAX / 1000,
-        false => DELAY_MAX,
-    };
     let delay_s = within(
         &entry.delay_seconds,
         "DelaySeconds",
-        (0, delay_max),
+        (0, limits.of(DELAY_MAX, i64::MAX / 1000)),
         "DelaySeconds must be >= 0 and <= 900.",
     )?;
     if let Some(delay @ 1..) = delay_s.filter(|_| way.fifo) {
@@ -203,7 +211,7 @@ fn of_user(supplied: &Named<Attribute>, sent: &mut CheckedMessage) -> Result<(),
         sent.attributes.push((stored, value.stored()));
         values.push((name.as_str(), value));
     }
-    sent.md5_of_attributes = digest::of_attributes(values);
+    sent.told.md5_of_attributes = digest::of_attributes(values);
     Ok(())
 }
 
@@ -219,7 +227,7 @@ fn of_system(
             )));
         }
         let value = value(name, attribute, "system")?;
-        sent.md5_of_system = digest::of_attributes([(name.as_str(), value)]);
+        sent.told.md5_of_system = digest::of_attributes([(name.as_str(), value)]);
         sent.attributes.push((TRACE.into(), value.bytes.into()));
     }
     if let Some(header) = header.filter(|_| supplied.kept.is_empty()) {
@@ -230,12 +238,9 @@ fn of_system(
 }
 
 fn is_name(name: &str) -> bool {
-    let reserved = ["aws.", "amazon."].iter().any(|reserved| {
-        let begin = name.get(..reserved.len());
-        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(reserved))
-    });
     (1..=NAME_MAX).contains(&name.chars().count())
-        && !reserved
+        && !names::begins(name, "aws.")
+        && !names::begins(name, "amazon.")
         && !name.starts_with('.')
         && !name.ends_with('.')
         && !name.contains("..")
@@ -377,11 +382,11 @@ mod tests {
         );
         let sent = sent.expect("good");
         assert_eq!(
-            sent.md5_of_attributes.as_deref(),
+            sent.told.md5_of_attributes.as_deref(),
             Some("80fa93021d530b96009893fafddaf3b5")
         );
         assert_eq!(
-            sent.md5_of_system.as_deref(),
+            sent.told.md5_of_system.as_deref(),
             Some("5ae4d5d7636402d80f4eb6d213245a88")
         );
         assert_eq!(sent.bytes, 1 + 4 + 6 + 3 + 3 + 6 + 2 + 1 + 10 + 2);
@@ -524,7 +529,7 @@ mod tests {
             sent.attributes,
             [(TRACE.into(), b"Root=1".as_slice().into())]
         );
-        assert_eq!(sent.md5_of_system, None);
+        assert_eq!(sent.told.md5_of_system, None);
         let odd = serde_json::json!({"MessageBody": "x", "MessageSystemAttributes":
             {"Other": {"DataType": "String", "StringValue": "v"}}});
         assert!(checked(odd).is_err());

@@ -22,11 +22,19 @@ pub(crate) fn is_fifo(name: &str) -> bool {
 pub(crate) fn is_ours(name: &str, open: bool) -> bool {
     let most = if open { OPEN_NAME_MAX } else { NAME_MAX };
     let stem = name.strip_suffix(FIFO).unwrap_or(name);
-    (1..=most).contains(&name.len())
-        && !stem.is_empty()
-        && stem
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    (1..=most).contains(&name.len()) && !stem.is_empty() && is_plain(stem)
+}
+
+/// True if a text has nothing but letters and digits of ASCII, hyphens and underscores.
+pub(crate) fn is_plain(text: &str) -> bool {
+    text.bytes()
+        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
+/// True if a text begins so, in small letters or capitals.
+pub(crate) fn begins(text: &str, prefix: &str) -> bool {
+    let begin = text.as_bytes().get(..prefix.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
 /// Looks at the name of a queue to be made.

@@ -76,6 +76,13 @@ pub(crate) struct Changes {
     pub(crate) fifo: bool,
 }
 
+impl Changes {
+    /// Keeps an attribute in its tag; `None`: there is none any more.
+    fn tag(&mut self, attribute: &str, value: Option<&str>) {
+        self.tags.set(&tag(attribute), value.map(str::as_bytes));
+    }
+}
+
 /// The name of the tag that keeps an attribute.
 pub(crate) fn tag(attribute: &str) -> Vec<u8> {
     [OWN, attribute].concat().into_bytes()
@@ -133,23 +140,19 @@ pub(crate) fn changes(
                 }
             },
             "MaximumMessageSize" => {
-                let most = if limits.open {
-                    limits.message_bytes_max
-                } else {
-                    1 << 20
-                };
+                let most = limits.of(1 << 20, limits.message_bytes_max);
                 changes.settings.message_bytes_max = Some(number(name, value, 1024, most)?);
             }
             "RedrivePolicy" => redrive(value, &mut changes)?,
             "RedriveAllowPolicy" | "Policy" | "KmsMasterKeyId" => {
                 let value = Some(value.as_str()).filter(|value| !value.is_empty());
                 value.map_or(Ok(()), |value| check_text(name, value))?;
-                changes.tags.set(&tag(name), value.map(str::as_bytes));
+                changes.tag(name, value);
             }
             "SqsManagedSseEnabled" => {
                 let on = flag(value).ok_or_else(|| Fault::attribute(name, ""))?;
                 let value = if on { "true" } else { "false" };
-                changes.tags.set(&tag(name), Some(value.as_bytes()));
+                changes.tag(name, Some(value));
             }
             _ => others(name, value, &mut changes, limits)?,
         }
@@ -164,9 +167,7 @@ pub(crate) fn changes(
                  either enable KMS SSE or SQS SSE.";
             return Err(Fault::new(Shape::InvalidAttributeName, why));
         }
-        changes
-            .tags
-            .set(&tag("SqsManagedSseEnabled"), Some(b"false"));
+        changes.tag("SqsManagedSseEnabled", Some("false"));
     }
     let of = |name: &str| {
         let set = text(&changes.tags, name);
@@ -203,21 +204,18 @@ fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, Fault> 
 /// Numbers, and what FIFO queues alone have.
 fn others(name: &str, value: &str, changes: &mut Changes, limits: Limits) -> Result<(), Fault> {
     if let Some((_, least, most, open)) = RANGES.iter().find(|(known, ..)| *known == name) {
-        let most = if limits.open { open } else { most };
         let least = match (name, limits.open) {
             ("MessageRetentionPeriod", true) => 0,
             _ => *least,
         };
-        let number = number(name, value, least, *most)?;
+        let number = number(name, value, least, limits.of(*most, *open))?;
         match name {
             "VisibilityTimeout" => {
                 changes.settings.default_ttr_ms = Some((number * SECOND).max(AT_ONCE_MS));
             }
             "DelaySeconds" => changes.settings.default_delay_ms = Some(number * SECOND),
             "MessageRetentionPeriod" => changes.settings.ttl_ms = Some(number * SECOND),
-            _ => changes
-                .tags
-                .set(&tag(name), Some(number.to_string().as_bytes())),
+            _ => changes.tag(name, Some(&number.to_string())),
         }
         return Ok(());
     }
@@ -238,7 +236,7 @@ fn others(name: &str, value: &str, changes: &mut Changes, limits: Limits) -> Res
         _ => **known == value,
     });
     let known = known.ok_or_else(|| Fault::attribute(name, ""))?;
-    changes.tags.set(&tag(name), Some(known.as_bytes()));
+    changes.tag(name, Some(known));
     Ok(())
 }
 
@@ -252,23 +250,20 @@ fn redrive(policy: &str, changes: &mut Changes) -> Result<(), Fault> {
     if policy.is_empty() {
         changes.settings.attempts_max = Some(0);
         changes.settings.dead_letter = Some(DeadLetter::Bury);
-        changes.tags.set(&tag("RedrivePolicy"), None);
+        changes.tag("RedrivePolicy", None);
         return Ok(());
     }
     let read: Value = serde_json::from_str(policy)
         .ok()
         .filter(Value::is_object)
         .ok_or_else(|| redrive_wrong(policy, "Redrive policy is not a valid JSON map."))?;
-    let missing = |name: &str| {
-        let reason = format!("Redrive policy does not contain mandatory attribute: {name}.");
-        redrive_wrong(policy, &reason)
+    let part = |name: &str| {
+        read.get(name).ok_or_else(|| {
+            let reason = format!("Redrive policy does not contain mandatory attribute: {name}.");
+            redrive_wrong(policy, &reason)
+        })
     };
-    let supplied = read
-        .get("maxReceiveCount")
-        .ok_or_else(|| missing("maxReceiveCount"))?;
-    let arn = read
-        .get("deadLetterTargetArn")
-        .ok_or_else(|| missing("deadLetterTargetArn"))?;
+    let (supplied, arn) = (part("maxReceiveCount")?, part("deadLetterTargetArn")?);
     let shown = supplied
         .as_str()
         .map_or_else(|| supplied.to_string(), str::to_owned);
@@ -292,9 +287,7 @@ fn redrive(policy: &str, changes: &mut Changes) -> Result<(), Fault> {
     };
     changes.settings.attempts_max = Some(count);
     changes.settings.dead_letter = Some(DeadLetter::To(Name::new(name.as_bytes())));
-    changes
-        .tags
-        .set(&tag("RedrivePolicy"), Some(kept.as_bytes()));
+    changes.tag("RedrivePolicy", Some(&kept));
     changes.redrive = Some((name.to_owned(), policy.to_owned()));
     Ok(())
 }
@@ -528,11 +521,7 @@ pub(crate) fn tags_of_clients(tags: &Tags) -> Vec<(String, String)> {
 /// # Errors
 /// No client changes this one.
 pub(crate) fn not_reserved(tag: &str) -> Result<(), Fault> {
-    let begins = |prefix: &str| {
-        let begin = tag.as_bytes().get(..prefix.len());
-        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix.as_bytes()))
-    };
-    match begins("aws:") || begins("quintet:") {
+    match names::begins(tag, "aws:") || names::begins(tag, "quintet:") {
         false => Ok(()),
         true => Err(Fault::parameter(
             "System tags cannot be added, updated or deleted by requester.",

@@ -57,25 +57,24 @@ struct ReceiveRequest {
 
 impl Sqs {
     fn parse_request(&self, input: ReceiveMessage) -> Result<ReceiveRequest, Fault> {
-        let open = self.limits.open;
-        let most = |aws, wide| if open { wide } else { aws };
+        let limits = self.limits;
         let name = request::queue(&input.queue_url)?.to_owned();
         let max = within(
             &input.max_number_of_messages,
             "MaxNumberOfMessages",
-            (1, most(MESSAGES_MAX, OPEN_MESSAGES_MAX)),
+            (1, limits.of(MESSAGES_MAX, OPEN_MESSAGES_MAX)),
             "Must be between 1 and 10, if provided.",
         )?;
         let wait = within(
             &input.wait_time_seconds,
             "WaitTimeSeconds",
-            (0, most(WAIT_MAX_S, OPEN_WAIT_MAX_S)),
+            (0, limits.of(WAIT_MAX_S, OPEN_WAIT_MAX_S)),
             "Must be >= 0 and <= 20, if provided.",
         )?;
         let visibility = within(
             &input.visibility_timeout,
             "VisibilityTimeout",
-            (0, most(VISIBILITY_MAX_S, OPEN_VISIBILITY_MAX_S)),
+            (0, limits.of(VISIBILITY_MAX_S, OPEN_VISIBILITY_MAX_S)),
             "Must be between 0 and 43200, if provided.",
         )?;
         if let Some(id) = &input.receive_request_attempt_id {
@@ -260,7 +259,7 @@ impl Sqs {
         });
         let lease = Lease {
             id: message.id.0,
-            place: message.position(),
+            place: message.position,
             number: message.reserves,
             epoch: self.epoch,
         };
@@ -304,7 +303,7 @@ impl Sqs {
             ("MessageGroupId", group),
             ("SenderId", sender),
             ("SentTimestamp", moment(message.created)),
-            ("SequenceNumber", fifo.then(|| sequence(message.position()))),
+            ("SequenceNumber", fifo.then(|| sequence(message.position))),
         ];
         debug_assert!(all.iter().any(|(name, _)| *name == TRACE_NAME));
         all.into_iter()

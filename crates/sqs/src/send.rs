@@ -8,7 +8,7 @@ use quintet_types::{
 };
 use ring::digest;
 
-use crate::ask::{ShardClient, accepted, if_there, unexpected};
+use crate::ask::{SMALL, ShardClient, accepted, if_there, unexpected};
 use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
@@ -199,13 +199,8 @@ impl Sqs {
             let most = setup.settings.message_bytes_max;
             return Ok(Err(message::too_long(most, in_batch)));
         }
-        let result = reply::Sent {
-            id: String::new(),
-            md5: of_body(sent.body.as_bytes()),
-            md5_of_attributes: sent.md5_of_attributes.take(),
-            md5_of_system: sent.md5_of_system.take(),
-            sequence: None,
-        };
+        let mut result = std::mem::take(&mut sent.told);
+        result.md5 = of_body(sent.body.as_bytes());
         let dedupe = match names::is_fifo(name) {
             true => {
                 let none = Tags::default();
@@ -292,11 +287,8 @@ async fn put_all(
     in_batch: bool,
 ) -> Result<Stored, Fault> {
     for put in &mut puts {
-        if let Some(bytes) = put.body.as_small()
-            && bytes.len() > 64 << 10
-            && let Ok(text) = String::from_utf8(bytes.to_vec())
-        {
-            put.body = shards.store(&put.queue, text).await?;
+        if let Some(bytes) = put.body.as_small().filter(|bytes| bytes.len() > SMALL) {
+            put.body = shards.store(&put.queue, bytes.to_vec()).await?;
         }
     }
     let queue = puts

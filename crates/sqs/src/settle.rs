@@ -74,10 +74,7 @@ impl Sqs {
     }
 
     fn seconds(&self, timeout: &Option<Whole>) -> Result<u64, Fault> {
-        let most = match self.limits.open {
-            true => OPEN_VISIBILITY_MAX_S,
-            false => VISIBILITY_MAX_S,
-        };
+        let most = self.limits.of(VISIBILITY_MAX_S, OPEN_VISIBILITY_MAX_S);
         let reason = "VisibilityTimeout must be an integer between 0 and 43200.";
         let seconds = within(timeout, "VisibilityTimeout", (0, most), reason)?;
         seconds.ok_or_else(|| Fault::missing("VisibilityTimeout"))

@@ -41,11 +41,7 @@ impl ListenerInfo {
     /// A listener: `host` is where it is, with the port; `None`: at a unix socket.
     pub fn add(&mut self, options: &Options, host: Option<String>, secure: bool) {
         self.listeners.push(Listener {
-            place: Place {
-                account: options.account.clone(),
-                region: options.region.clone(),
-                url: options.url.clone(),
-            },
+            place: options.place(),
             host,
             secure,
             open: options.open,

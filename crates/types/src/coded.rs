@@ -108,7 +108,8 @@ macro_rules! named {
     };
 }
 
-/// Declares a struct whose fields have defaults, each beside its field.
+/// Declares a struct whose fields have defaults, each beside its field; a `const struct` has them as
+/// the constant `DEFAULT` too.
 #[macro_export]
 macro_rules! defaults {
     (
@@ -125,6 +126,28 @@ macro_rules! defaults {
         impl Default for $struct {
             fn default() -> Self {
                 Self { $($field: $default,)* }
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        $vis:vis const struct $struct:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty = $default:expr,)*
+        }
+    ) => {
+        $(#[$meta])*
+        $vis struct $struct {
+            $($(#[$field_meta])* $field_vis $field: $type,)*
+        }
+
+        impl $struct {
+            /// What it is by default.
+            $vis const DEFAULT: Self = Self { $($field: $default,)* };
+        }
+
+        impl Default for $struct {
+            fn default() -> Self {
+                Self::DEFAULT
             }
         }
     };

@@ -22,6 +22,7 @@ mod caller;
 mod command;
 mod command_error;
 mod ends;
+mod http_limits;
 mod id;
 mod lease;
 mod locks;
@@ -67,6 +68,7 @@ pub use command::{
 };
 pub use command_error::{Class, CommandError};
 pub use ends::{Attempt, AttemptEnd, Ended, Ending};
+pub use http_limits::HttpLimits;
 pub use id::{MessageId, QueueId, RunId};
 pub use lease::{
     BackTo, Bound, Cancel, Cancelled, Lease, LeaseNews, LeaseState, Removal, Return, Transfer,

@@ -68,9 +68,6 @@ coded! {
 /// A message. Owned by the engine while stored; handed out by value when a
 /// take removes it and as a copy (sharing the body) when it is leased or
 /// looked at.
-///
-/// Fields that only the engine may decide (the position in a queue, where the message is kept) can
-/// be read from outside and not filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub id: MessageId,
@@ -92,7 +89,7 @@ pub struct Message {
     pub flags: u32,
     /// Leases so far.
     pub reserves: u32,
-    /// Segment that holds this message's newest image.
+    /// The segment of the log that holds its newest image, or the run it is in.
     pub segment_ref: SegmentRef,
     /// Its queue's generation when it last began to wait; engine's own (a flush
     /// starts a new generation and so forgets all that waits at once).
@@ -258,36 +255,12 @@ impl Message {
         }
     }
 
-    /// Makes it what another engine might have decided, with nothing of where
-    /// this one keeps it. For code that plays an engine: the naive model and code that
-    /// makes up what a log may hold.
-    pub fn set_decided(&mut self, position: i64, doomed: bool) {
-        (self.position, self.doomed) = (position, doomed);
-        (self.segment_ref, self.generation, self.ordinal) = (SegmentRef(0), 0, 0);
-    }
-
-    /// Order inside its priority; the id at birth unless something moved it.
-    pub fn position(&self) -> i64 {
-        self.position
-    }
-
     /// Where it stands among those that are ready.
     #[inline]
     pub fn order(&self) -> crate::Order {
         let aged_from = self.extra.as_ref().map_or(0, |extra| extra.aged_from);
         let priority = self.priority.saturating_add(aged_from);
         (priority, self.position, self.id)
-    }
-
-    /// The segment of the log that holds its newest image, or the run it is in.
-    pub fn segment_ref(&self) -> SegmentRef {
-        self.segment_ref
-    }
-
-    /// True: its queue was dropped while it was reserved, so it vanishes when
-    /// it is released.
-    pub fn is_doomed(&self) -> bool {
-        self.doomed
     }
 
     /// The grouping key, if any.

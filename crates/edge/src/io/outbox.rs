@@ -405,7 +405,12 @@ mod tests {
         assert_eq!(out.waited(at(5)), Duration::ZERO, "no reply may leave");
         let counts = ProtocolCounts::new();
         let release = |out: &mut Outbox, durable, at| {
-            let completed = Completed::durable_up_to(durable);
+            let (written, leased) = (durable, true);
+            let completed = Completed {
+                written,
+                durable,
+                leased,
+            };
             out.release(completed, at, Read::at(at, start), &counts)
         };
         assert!(release(&mut out, 0, at(1)));

@@ -685,13 +685,8 @@ fn snapshot_and_images_replace_the_facts_before_them() {
     w.put("q", "d");
     let copied = w.engine.copy_out(SegmentRef(0), 0, u32::MAX, &mut w.facts);
     assert_eq!((copied.images, copied.next), (3, None));
-    assert_eq!(
-        (
-            w.engine.segment_refs_live(SegmentRef(0)),
-            w.engine.oldest_segment_ref()
-        ),
-        (0, Some(SegmentRef(1)))
-    );
+    assert_eq!(w.engine.segment_refs_live(SegmentRef(0)), 0);
+    assert!(w.engine.segment_refs_live(SegmentRef(1)) > 0);
     assert_eq!(w.replayed(SegmentRef(1)).image(), w.engine.image());
 }
 

@@ -26,7 +26,7 @@ fn receive(w: &mut World, take: Take) -> Message {
 
 fn shown(w: &World, message: &Message, over: bool) -> By {
     By::Lease(LeaseRef {
-        position: message.position(),
+        position: message.position,
         number: message.reserves,
         epoch: w.engine.epoch(),
         over,

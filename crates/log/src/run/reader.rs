@@ -101,11 +101,6 @@ impl Run {
         self.footer.entries
     }
 
-    /// How many of them have a key.
-    pub fn keyed_entries(&self) -> u32 {
-        self.footer.keys.pairs
-    }
-
     /// Sum of the lengths of all payloads, without chunks.
     pub fn payload_bytes(&self) -> u64 {
         self.footer.payload_bytes

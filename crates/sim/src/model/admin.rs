@@ -351,8 +351,7 @@ impl Model {
         self.items
             .retain(|item| item.message.queue != number || item.message.state == State::Reserved);
         for item in &mut self.items {
-            let doomed = item.message.is_doomed() || item.message.queue == number;
-            item.message.set_decided(item.message.position(), doomed);
+            item.message.doomed |= item.message.queue == number;
         }
         self.dedupe_records
             .retain(|dedupe_record| dedupe_record.queue != number);

@@ -367,7 +367,7 @@ impl Model {
         self.dedupe_records
             .retain(|dedupe_record| !memory.contains(&dedupe_record.queue));
         self.items
-            .retain(|item| !(item.message.is_doomed() && forgets_doomed));
+            .retain(|item| !(item.message.doomed && forgets_doomed));
         self.next_id = self.known;
         self.idle_scan = Ms(0);
         self.epoch += 1;
@@ -383,7 +383,7 @@ impl Model {
         lost.sort();
         let to_tail = |item: &Item| {
             let lost = item.lease.as_ref().filter(|l| l.bound != Bound::Time);
-            let comes_back = !item.message.is_doomed();
+            let comes_back = !item.message.doomed;
             comes_back && lost.is_some_and(|lease| lease.back_to == BackTo::Tail)
         };
         let tails = self.items.iter().any(to_tail);

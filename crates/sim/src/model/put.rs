@@ -362,7 +362,7 @@ impl Model {
         let delayed = here(&|m| m.is_delayed(self.now));
         let first = ready
             .iter()
-            .min_by_key(|m| (std::cmp::Reverse(m.order().0), m.position(), m.id));
+            .min_by_key(|m| (std::cmp::Reverse(m.order().0), m.position, m.id));
         let first = first.or(not_selectable.iter().min_by_key(|m| m.order()));
         first
             .or(delayed.iter().max_by_key(|m| (m.due(), m.id)))

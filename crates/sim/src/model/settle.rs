@@ -245,7 +245,7 @@ impl Model {
                 let waits = matches!(message.state, State::Ready | State::Reserved);
                 let holds = lease.is_some_and(|lease| lease.epoch == shown.epoch)
                     && message.reserves == shown.number;
-                if !waits || message.position() != shown.position || message.is_expired(self.now) {
+                if !waits || message.position != shown.position || message.is_expired(self.now) {
                     return Err(CommandError::NotFound);
                 }
                 if !holds && !shown.over {
@@ -269,7 +269,7 @@ impl Model {
     fn settle_one(&mut self, id: MessageId, how: How) {
         let now = self.now;
         let item = self.item_mut(id);
-        let (queue, doomed) = (item.message.queue, item.message.is_doomed());
+        let (queue, doomed) = (item.message.queue, item.message.doomed);
         let state = item.message.state;
         if matches!(how, How::Bury { .. }) && item.message.cancelled().is_some() {
             return self.end_cancelled(id);
@@ -417,7 +417,7 @@ impl Model {
         let message = self.item_mut(id).message.clone();
         if message.cancelled().is_some() {
             self.end_cancelled(id);
-        } else if message.is_doomed() {
+        } else if message.doomed {
             self.remove(id);
         } else if message.expires().is_some_and(|at| at <= now) {
             self.expire(id);
@@ -482,8 +482,7 @@ impl Model {
             BackTo::Tail => Some(self.tail_position(queue)),
         };
         if let Some(position) = position {
-            let message = &mut self.item_mut(id).message;
-            message.set_decided(position, message.is_doomed());
+            self.item_mut(id).message.position = position;
         }
         let totals = self.totals(queue);
         *match why {
@@ -498,7 +497,7 @@ impl Model {
     /// A lease ended by a restart: attempts are looked at afterwards.
     pub(super) fn end_lost(&mut self, id: MessageId) {
         let message = &self.item_mut(id).message;
-        let (doomed, priority) = (message.is_doomed(), message.priority);
+        let (doomed, priority) = (message.doomed, message.priority);
         if doomed {
             self.remove(id);
         } else {
@@ -554,7 +553,7 @@ impl Model {
         item.end_lease();
         item.message.state = State::Ready;
         item.message.queue = to;
-        item.message.set_decided(position, item.message.is_doomed());
+        item.message.position = position;
         let reserves = item.message.reserves;
         let extra = item.message.extra_mut();
         (extra.due, extra.delay_ms) = (None, 0);

@@ -74,7 +74,7 @@ impl Model {
                 ListState::Reserved | ListState::Prepared => (0, 0),
             };
             let position = if state == ListState::Ready {
-                m.position()
+                m.position
             } else {
                 0
             };

@@ -363,8 +363,8 @@ impl Model {
         let place = |line: &&mut VecDeque<Message>| {
             let first = line.front()?;
             let age = match take.end {
-                End::Oldest => (first.position(), first.id),
-                End::Newest => (-first.position(), MessageId(u64::MAX - first.id.0)),
+                End::Oldest => (first.position, first.id),
+                End::Newest => (-first.position, MessageId(u64::MAX - first.id.0)),
             };
             Some((self.risen(first), age))
         };
@@ -391,7 +391,7 @@ impl Model {
         match take.end {
             End::Oldest => line.sort_by_key(Message::order),
             End::Newest => {
-                line.sort_by_key(|m| (m.order().0, Reverse(m.position()), Reverse(m.id)));
+                line.sort_by_key(|m| (m.order().0, Reverse(m.position), Reverse(m.id)));
             }
         }
         line
@@ -468,7 +468,7 @@ impl Model {
             (
                 !m.selectable,
                 m.order().0,
-                Reverse(m.position()),
+                Reverse(m.position),
                 Reverse(m.id),
             )
         });

@@ -192,7 +192,7 @@ fn message() -> impl Strategy<Value = Message> {
                 (selectable, doomed),
             )| {
                 let mut message = Message::new(at, created, body);
-                message.set_decided(at.position, doomed);
+                message.doomed = doomed;
                 message.extra = extra.map(Box::new);
                 message.ttr_ms = ttr_ms;
                 (message.flags, message.reserves) = (flags, reserves);

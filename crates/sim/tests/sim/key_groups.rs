@@ -280,7 +280,7 @@ impl Run {
                 let left = until
                     .filter(|until| *until > now)
                     .map(|until| until.0 - now.0);
-                all.push((message.id, message.state, left, message.position()));
+                all.push((message.id, message.state, left, message.position));
             }
         }
         all

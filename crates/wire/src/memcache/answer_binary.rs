@@ -140,16 +140,15 @@ fn done(head: Head, output: &mut Output) {
 }
 
 fn refuse(head: Head, command_error: CommandError, output: &mut Output) {
-    let text = command_error.text();
-    let (status, text) = match (command_error, not_stored(command_error)) {
-        (CommandError::HeldLimit, _) => (Status::Invalid, "close current item first"),
-        (CommandError::NotPermitted, _) => (Status::Auth, "not permitted"),
-        (CommandError::MessageTooLarge, _) => (Status::TooLarge, text),
-        (_, true) => (Status::NotStored, text),
-        (CommandError::NoMemory | CommandError::NoSpace, _) => (Status::NoMemory, text),
-        (_, false) => (Status::Temporary, text),
+    let status = match (command_error, not_stored(command_error)) {
+        (CommandError::HeldLimit, _) => Status::Invalid,
+        (CommandError::NotPermitted, _) => Status::Auth,
+        (CommandError::MessageTooLarge, _) => Status::TooLarge,
+        (_, true) => Status::NotStored,
+        (CommandError::NoMemory | CommandError::NoSpace, _) => Status::NoMemory,
+        (_, false) => Status::Temporary,
     };
-    head.say(status, text.as_bytes(), output);
+    head.say(status, command_error.text().as_bytes(), output);
 }
 
 fn go_on(head: Head, log: (u64, u64), from: (u8, u32), owed: &mut Owed<MemcacheReply>) -> Next {

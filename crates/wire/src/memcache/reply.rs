@@ -21,7 +21,6 @@ impl Fault {
     pub(super) const ABORT_ALONE: Self = Self("CLIENT_ERROR abort must be by itself\r\n");
     pub(super) const OPEN_AND_PEEK: Self = Self("CLIENT_ERROR cannot open and peek\r\n");
     pub(super) const CLOSE_AND_PEEK: Self = Self("CLIENT_ERROR cannot close and peek\r\n");
-    pub(super) const CLOSE_FIRST: Self = Self("CLIENT_ERROR close current item first\r\n");
     pub(super) const BAD_DATA: Self = Self("CLIENT_ERROR bad data chunk\r\n");
     pub(super) const LONG_LINE: Self = Self("CLIENT_ERROR line too long\r\n");
     /// A meta command without a key, an empty word, a bad length.
@@ -36,7 +35,6 @@ impl Fault {
     /// A reliable read whose message nobody would see.
     pub(super) const OPEN_UNSEEN: Self = Self("CLIENT_ERROR open takes the flag v\r\n");
     pub(super) const NOT_A_CACHE: Self = Self("CLIENT_ERROR not supported by a queue server\r\n");
-    pub(super) const NOT_PERMITTED: Self = Self("CLIENT_ERROR not permitted\r\n");
     pub(super) const FAR_TOO_LARGE: Self = Self("SERVER_ERROR item too large\r\n");
     pub(super) const READ_ONLY: Self = Self("SERVER_ERROR server is read-only\r\n");
     pub(super) const QUIESCENT: Self = Self("SERVER_ERROR server is quiescent\r\n");
@@ -169,7 +167,11 @@ impl Monitor {
 /// Writes an error of the server's side: `SERVER_ERROR text`, with line breaks
 /// in the text made spaces.
 pub(super) fn server_error(text: &str, output: &mut Output) {
-    output.put(b"SERVER_ERROR ");
+    error(b"SERVER_ERROR ", text, output);
+}
+
+fn error(whose: &[u8], text: &str, output: &mut Output) {
+    output.put(whose);
     for byte in text.bytes() {
         let byte = if byte.is_ascii_control() { b' ' } else { byte };
         output.put(&[byte]);
@@ -179,13 +181,12 @@ pub(super) fn server_error(text: &str, output: &mut Output) {
 
 /// Writes the reply to a refused command, other than a full queue's to a set.
 pub(super) fn refused(command_error: CommandError, output: &mut Output) {
-    if command_error == CommandError::HeldLimit {
-        output.put(Fault::CLOSE_FIRST.0.as_bytes());
-    } else if command_error == CommandError::NotPermitted {
-        output.put(Fault::NOT_PERMITTED.0.as_bytes());
-    } else {
-        server_error(command_error.text(), output);
-    }
+    let of_clients = [CommandError::HeldLimit, CommandError::NotPermitted];
+    let whose: &[u8] = match of_clients.contains(&command_error) {
+        true => b"CLIENT_ERROR ",
+        false => b"SERVER_ERROR ",
+    };
+    error(whose, command_error.text(), output);
 }
 
 /// True for what a set answers with `NOT_STORED`: the item is the trouble, not

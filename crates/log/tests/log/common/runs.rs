@@ -164,8 +164,6 @@ impl Plan {
         assert_eq!(run.entries() as usize, entries.len());
         let ids = entries.iter().map(|entry| entry.0);
         assert_eq!(run.ids(), ids.clone().min().zip(ids.max()));
-        let keyed = entries.iter().filter(|entry| entry.1.is_some()).count();
-        assert_eq!(run.keyed_entries() as usize, keyed);
         assert_eq!(run.state_indexes().len(), self.state_indexes.len());
         let (mut block, mut ordinal, mut bytes) = (0, 0, 0);
         for (state_index, (tag, items)) in run.state_indexes().iter().zip(&self.state_indexes) {

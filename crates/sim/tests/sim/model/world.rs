@@ -636,7 +636,7 @@ impl World {
             None => self.properties.message(id),
         };
         let lease = By::Lease(LeaseRef {
-            position: own.map_or(0, Message::position),
+            position: own.map_or(0, |message| message.position),
             number: own
                 .map_or(0, |message| message.reserves)
                 .wrapping_sub(shown.earlier),
@@ -654,7 +654,7 @@ impl World {
 
     fn plain_message(&self, mut message: Message) -> Message {
         message.queue = QueueId(0);
-        message.set_decided(message.position(), message.is_doomed());
+        (message.segment_ref, message.generation, message.ordinal) = (SegmentRef(0), 0, 0);
         let now = self.core.now;
         let extra = message.extra_mut();
         (extra.bury_order, extra.changed) = (0, Ms(0));

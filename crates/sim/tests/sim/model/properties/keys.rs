@@ -17,7 +17,7 @@ const NOISY_PART: u64 = 10;
 const QUIET_RUN: u64 = 15;
 
 fn place(message: &Message) -> (i64, MessageId) {
-    (message.position(), message.id)
+    (message.position, message.id)
 }
 
 /// Ready and to be taken.
