@@ -4,6 +4,9 @@
 use super::{Planted, planted};
 
 pub(super) const FOUND: &[Planted] = planted![
+    "wait-counts-as-idle": "a connection is idle while it waits"
+        "crates/edge/src/io/replies.rs": "        conn.active = self.turn.instant;\n" => "";
+        ["--test=protocols" "what_an_idle_connection_held"]
     "room-without-a-step": "a put that waits for memory gets no step when memory frees itself"
         "crates/engine/src/decide/cold.rs":
         "reading.again || (reading.room_waits && self.has_room())"

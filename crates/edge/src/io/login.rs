@@ -188,6 +188,7 @@ impl IoThread {
         if conn.phase.end_wait().is_none() {
             return;
         }
+        conn.active = self.turn.instant;
         conn.half_close = None;
         let reply = reply(conn, &self.shared.edge);
         self.turn.replies.push(reply);

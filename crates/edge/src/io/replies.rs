@@ -135,6 +135,8 @@ impl IoThread {
             self.give_back(delivery);
             return;
         };
+        // It was not idle while it waited.
+        conn.active = self.turn.instant;
         // What became of this wait says nothing about the next one.
         conn.half_close = None;
         match self.arrived(slot, delivery, required) {
