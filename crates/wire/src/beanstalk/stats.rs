@@ -135,7 +135,7 @@ pub(super) fn job(stats: &MessageStats, output: &mut Output) {
     yaml.pair("delay", seconds(extra.map_or(0, |extra| extra.delay_ms)));
     yaml.pair("ttr", seconds(stats.ttr_ms));
     yaml.pair("time-left", seconds_left(stats.left_ms));
-    let file = stats.logged.then(|| message.segment_ref.0);
+    let file = stats.logged.then_some(message.segment_ref.0);
     yaml.pair("file", file.unwrap_or(0));
     yaml.pair("reserves", message.reserves);
     yaml.pair("timeouts", extra.map_or(0, |extra| extra.timeouts));
